@@ -1,0 +1,44 @@
+# One command each; every one creates the locked environment it needs.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format bench lock clean
+
+help:  ## what can be made
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(VENV)/.ready: requirements.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.11 ...") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $@
+
+demo: $(VENV)/.ready  ## five agents on a ring, two digit classes each: a table and a figure
+	$(BIN)/consilience demo
+
+test: $(VENV)/.ready  ## the tests
+	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+
+lint: $(VENV)/.ready  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.ready  ## let ruff tidy up
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.ready  ## speed of the samplers over their floor, cost of a gossip round
+	$(BIN)/python -m benchmarks.samplers
+	$(BIN)/python -m benchmarks.gossip
+
+lock: $(VENV)/.ready  ## resolve the newest versions into requirements.lock
+	$(BIN)/pip install --quiet uv
+	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --all-extras --group dev \
+		--no-header --no-annotate --output-file requirements.lock --upgrade
+
+clean:  ## remove the environment and what was built
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .mypy_cache demo-output

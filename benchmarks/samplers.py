@@ -1,0 +1,89 @@
+"""Iterations per second of each sampler over its floor, on the digits ring (5 agents, 650 parameters, float32).
+
+The floor is the derivatives alone: the gradient of every agent's log density (for `published`, with a Hessian-vector
+product), written by hand with nothing around them but a loop. It is written twice, because XLA's CPU code for it
+depends on it: as one `vmap` over agents, and with the axis of one chain that the runtime has too. A ratio of 0.8 means
+that a fifth of the time goes into noise, mixing, accepting and keeping draws; above 1 means that the floor itself was
+compiled worse. The second floor is the one to beat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import consilience as cs
+from consilience.experiments.digits import AGENTS, INIT, POSTERIOR, PRIOR_PRECISION, load
+from consilience.posterior import Layout, Shard, stack_shards
+from consilience.runtimes import Simulation
+
+from .timing import interleaved
+
+ITERATIONS = 1000
+PAIRS = 9
+TINY = 1e-9  # moves the point, so that no iteration can be left out
+TARGETS = {"dula": 0.75, "published": 0.7}
+
+
+def log_density(w: jax.Array, shard: Shard) -> jax.Array:
+    """Softmax regression on a flat parameter vector, nothing of the library's in it."""
+    bias, weights = w[:10], w[10:].reshape(64, 10)
+    log_probabilities = jax.nn.log_softmax(shard.batch["x"] @ weights + bias)
+    of_label = jnp.take_along_axis(log_probabilities, shard.batch["y"][:, None], axis=1)[:, 0]
+    return jnp.where(shard.mask, of_label, 0).sum() - 0.5 * PRIOR_PRECISION / AGENTS * jnp.vdot(w, w)
+
+
+def gradient(w: jax.Array, shard: Shard) -> jax.Array:
+    return w + TINY * jax.grad(log_density)(w, shard)
+
+
+def gradient_and_product(w: jax.Array, shard: Shard) -> jax.Array:
+    # A direction that changes: XLA moves the work for a constant one out of the loop, and shares it for w itself.
+    slope, product = jax.jvp(lambda v: jax.grad(log_density)(v, shard), (w,), (w[::-1],))
+    return w + TINY * slope + TINY**2 * product
+
+
+def floor(update: Callable, shards: Shard, chain_axis: bool) -> Callable[[], object]:
+    """`ITERATIONS` updates of all agents in one compiled loop."""
+    step = jax.vmap(update)
+    start = jnp.zeros((AGENTS, 650))
+    if chain_axis:
+        step, start = jax.vmap(step, in_axes=(0, None)), start[None]
+
+    @jax.jit
+    def loop(w: jax.Array, shards: Shard, count: int) -> jax.Array:
+        return jax.lax.fori_loop(0, count, lambda _, v: step(v, shards), w)
+
+    return lambda: loop(start, shards, ITERATIONS).block_until_ready()
+
+
+def main() -> None:
+    train, _ = load()
+    network = cs.Network.ring(AGENTS)
+    shards = stack_shards(cs.shard(train, AGENTS, by="label"), AGENTS)
+    layout = Layout.of(INIT)
+    start = jnp.zeros((1, layout.dimension))
+    cases = {"dula": (cs.dula(1e-4), gradient), "published": (cs.published(3e-3), gradient_and_product)}
+
+    print(f"digits ring, 5 agents, d = {layout.dimension}, float32, median of {PAIRS} interleaved pairs")
+    print(f"{'sampler':<12}{'it/s':>8}{'floor it/s':>12}{'ratio':>8}{'with chain axis':>18}{'ratio':>8}{'target':>8}")
+    for name, (sampler, update) in cases.items():
+        run = Simulation(POSTERIOR, layout, shards, network, sampler.resolve(network, 650), start, jax.random.key(0))
+        cells = f"{name:<12}"
+        for chain_axis in (False, True):
+            times = interleaved(lambda run=run: run.advance(ITERATIONS, 1), floor(update, shards, chain_axis), PAIRS)
+            rates = ITERATIONS / np.median(times, axis=0)
+            ratio = np.median(times[:, 1] / times[:, 0])
+            cells += (
+                f"{rates[1]:>18,.0f}{ratio:>8.2f}"
+                if chain_axis
+                else f"{rates[0]:>8,.0f}{rates[1]:>12,.0f}{ratio:>8.2f}"
+            )
+        print(cells + f"{TARGETS[name]:>8.2f}")
+
+
+if __name__ == "__main__":
+    main()

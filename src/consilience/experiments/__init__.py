@@ -1,0 +1,1 @@
+"""Whole experiments: data, model, runs, table."""

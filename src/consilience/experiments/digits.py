@@ -1,0 +1,175 @@
+"""Five agents on a ring, two digit classes each: the experiment behind `consilience demo`.
+
+Every agent ends up classifying all ten digits, eight of which it never saw. How sure it is, is another matter: the
+spread of each sampler's draws is compared with that of a long exact run on the pooled data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._extras import require
+from .._types import Batch, Params
+from ..network import Network
+from ..posterior import Posterior, pool, shard
+from ..results import Run
+from ..results.expectation import expectation
+from ..samplers import DULA, CentralizedHMC, Published
+from ..sampling import sample
+
+AGENTS = 5
+CLASSES = 10
+PRIOR_PRECISION = 10.0
+TEST_FRACTION = 0.2
+ESS_STRIDE = 25  # every 25th parameter tells how far a chain has mixed
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How long to run."""
+
+    num_samples: int = 1000
+    num_warmup: int = 5000
+    thin: int = 25
+    num_chains: int = 2
+    reference_samples: int = 1000
+    reference_warmup: int = 200
+
+
+@dataclass(frozen=True)
+class Row:
+    """One sampler's line in the table.
+
+    Attributes:
+      accuracy: on test images of all ten classes, averaged over agents.
+      worst_accuracy: of the worst agent.
+      nll: negative log-likelihood per test image, averaged over agents.
+      variance_ratio: variance of the draws over the reference's, averaged over parameters and agents.
+      ess: effective number of draws, bulk: the median of every ESS_STRIDE-th parameter on agent 0.
+    """
+
+    sampler: str
+    accuracy: float
+    worst_accuracy: float
+    nll: float
+    variance_ratio: float
+    ess: float
+    acceptance: float | None
+    rounds: int
+    megabytes: float
+    bias: str | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    network: Network
+    classes: list[list[int]]  # each agent's
+    rows: list[Row]
+    runs: dict[str, Run]  # by the row's sampler
+    reference: Run
+
+
+def load() -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """scikit-learn's 1797 digits of 8 × 8 pixels in [0, 1]: training and test part, split at random."""
+    images, labels = require("sklearn.datasets", "demo").load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(labels))
+    data = {"x": (images / 16).astype(np.float32)[order], "y": labels.astype(np.int32)[order]}
+    held_out = int(TEST_FRACTION * len(labels))
+    return {k: v[held_out:] for k, v in data.items()}, {k: v[:held_out] for k, v in data.items()}
+
+
+def log_probabilities(params: Params, images: jax.Array) -> jax.Array:
+    """Softmax regression."""
+    return jax.nn.log_softmax(images @ params["w"] + params["b"])
+
+
+def log_likelihood(params: Params, batch: Batch) -> jax.Array:
+    return jnp.take_along_axis(log_probabilities(params, batch["x"]), batch["y"][:, None], axis=1)[:, 0]
+
+
+def log_prior(params: Params) -> jax.Array:
+    return -0.5 * PRIOR_PRECISION * (jnp.sum(params["w"] ** 2) + jnp.sum(params["b"] ** 2))
+
+
+POSTERIOR = Posterior(log_prior, log_likelihood)
+INIT = {"w": np.zeros((64, CLASSES), np.float32), "b": np.zeros(CLASSES, np.float32)}
+
+
+def digits(scale: Scale | None = None, seed: int = 0, progress: bool = True) -> Outcome:
+    """Run the samplers and an exact reference, and compare them."""
+    scale = scale or Scale()
+    train, test = load()
+    network, alone = Network.ring(AGENTS), Network.complete(1)
+    shards = shard(train, AGENTS, by="label")
+    pooled = pool(shards)
+    run = partial(
+        sample,
+        POSTERIOR,
+        init=INIT,
+        num_samples=scale.num_samples,
+        num_warmup=scale.num_warmup,
+        thin=scale.thin,
+        num_chains=scale.num_chains,
+        seed=seed,
+        progress=progress,
+    )
+    reference = run(
+        pooled,
+        alone,
+        CentralizedHMC(step_size=0.03, num_integration_steps=12),
+        num_samples=scale.reference_samples,
+        num_warmup=scale.reference_warmup,
+        thin=1,
+        num_chains=4,
+    )
+    baseline = CentralizedHMC(step_size=0.03)
+    runs: dict[str, Run] = {
+        "published": run(shards, network, Published(step_size=0.02, metropolis_after=scale.num_warmup // 4)),
+        "dula": run(shards, network, DULA(step_size=0.003)),
+        "dula corrected": run(shards, network, DULA(step_size=0.003, noise="corrected")),
+        "centralized HMC": run(pooled, alone, baseline),
+        "agent 0 alone": run(shards[:1], alone, baseline),
+    }
+    rows = [_row(name, one, reference, test) for name, one in runs.items()]
+    return Outcome(network, [np.unique(s["y"]).tolist() for s in shards], rows, runs, reference)
+
+
+def variances(run: Run) -> np.ndarray:
+    """The variance of every parameter over chains and draws, averaged over agents."""
+    return run.positions.var(axis=(0, 1), dtype=float).mean(axis=0)
+
+
+def typical_ess(run: Run) -> float:
+    """The median bulk ESS of every ESS_STRIDE-th parameter on agent 0."""
+    some = run.positions[:, :, 0, ::ESS_STRIDE]
+    stats = require("arviz_stats.base", "report").array_stats
+    return float(np.median(stats.ess(some, chain_axis=1, draw_axis=0, method="bulk")))
+
+
+def _row(name: str, run: Run, reference: Run, test: Batch) -> Row:
+    predicted = expectation(run, partial(_probabilities, images=test["x"]))  # (agent, image, class)
+    right = predicted.argmax(axis=-1) == test["y"]
+    of_label = np.take_along_axis(predicted, np.broadcast_to(test["y"][None, :, None], (*right.shape, 1)), axis=-1)
+    return Row(
+        sampler=name,
+        accuracy=float(right.mean()),
+        worst_accuracy=float(right.mean(axis=1).min()),
+        nll=float(-np.log(of_label).mean()),
+        variance_ratio=float((variances(run) / variances(reference)).mean()),
+        ess=typical_ess(run),
+        acceptance=run.acceptance,
+        rounds=run.traffic.rounds,
+        megabytes=run.traffic.bytes / 1e6,
+        bias=run.sampler.bias,
+        seconds=run.seconds,
+    )
+
+
+def _probabilities(params: Params, images: jax.Array) -> jax.Array:
+    return jnp.exp(log_probabilities(params, images))

@@ -1,0 +1,247 @@
+"""The network: who may talk to whom, and with which weights values are mixed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import networkx as nx
+import numpy as np
+from scipy.sparse.csgraph import dijkstra
+
+from .weights import assemble, check_connected, edge_weights, extreme_eigenvalues, mixing_rate
+
+Weights = str | np.ndarray | Sequence[Sequence[float]]
+
+SOURCES_AT_ONCE = 256
+
+
+class Network:
+    """A connected undirected graph of `size` agents and its mixing matrix W.
+
+    Build one by name (`Network.ring(5)`, `Network.grid(3, 4)`, ...), from a 0/1 matrix
+    (`Network.from_adjacency`) or from networkx (`Network.from_networkx`). Every builder takes `weights`:
+    "metropolis" (the default, good on any graph), "uniform" ((I + A)/(d + 1), regular graphs only),
+    "max-degree", or a matrix of your own, which must be symmetric, doubly stochastic, zero off the edges,
+    and have β < 1.
+
+    Nothing is stored that grows faster than the number of edges; `weights` builds the dense matrix on demand.
+    """
+
+    def __init__(self, graph: nx.Graph, weights: Weights = "metropolis", name: str | None = None) -> None:
+        graph = _relabelled(graph)
+        check_connected(graph)
+        self.size: int = graph.number_of_nodes()
+        self.name: str = name or f"graph of {self.size}"
+        self.rule, values = edge_weights(graph, weights)
+        edges = np.array([sorted(e) for e in graph.edges], dtype=int).reshape(-1, 2)
+        order = np.lexsort((edges[:, 1], edges[:, 0]))
+        self.edges: tuple[tuple[int, int], ...] = tuple((int(i), int(j)) for i, j in edges[order])
+        self.edge_weights: np.ndarray = values[order]
+
+    # --- facts -------------------------------------------------------------------------------------
+
+    def neighbors(self, agent: int) -> tuple[int, ...]:
+        """The agents that `agent` may talk to, in ascending order."""
+        if not 0 <= agent < self.size:
+            raise IndexError(f"agent {agent} is not one of 0 ... {self.size - 1}.")
+        return tuple(sorted(self.graph[agent]))
+
+    @cached_property
+    def graph(self) -> nx.Graph:
+        """The graph as networkx has it, agents 0 ... size - 1, W_ij as edge attribute `weight`."""
+        graph = nx.Graph()
+        graph.add_nodes_from(range(self.size))
+        graph.add_weighted_edges_from((i, j, w) for (i, j), w in zip(self.edges, self.edge_weights, strict=True))
+        return graph
+
+    @cached_property
+    def _sparse_weights(self) -> Any:
+        return assemble(self.size, np.array(self.edges, dtype=int).reshape(-1, 2), self.edge_weights)
+
+    @property
+    def weights(self) -> np.ndarray:
+        """The mixing matrix W, dense (size, size)."""
+        return self._sparse_weights.toarray()
+
+    @cached_property
+    def degrees(self) -> np.ndarray:
+        """How many neighbours each agent has."""
+        return np.bincount(np.array(self.edges, dtype=int).ravel(), minlength=self.size)
+
+    @cached_property
+    def beta(self) -> float:
+        """β = max(|λ_2|, |λ_m|): the factor by which one round shrinks disagreement, at worst."""
+        return mixing_rate(self._sparse_weights)
+
+    @property
+    def rate_text(self) -> str:
+        """β as people read it: a rate close to one by its distance from it."""
+        return f"{self.beta:.3f}" if self.beta < 0.999 else f"1 - {self.spectral_gap:.1e}"
+
+    @property
+    def spectral_gap(self) -> float:
+        """1 - β."""
+        return 1 - self.beta
+
+    @cached_property
+    def diameter(self) -> int:
+        """The number of hops between the two agents that are farthest apart."""
+        links = self._sparse_weights.tocsr()
+        farthest = 0
+        for first in range(0, self.size, SOURCES_AT_ONCE):  # m × m distances are never held at once
+            sources = range(first, min(first + SOURCES_AT_ONCE, self.size))
+            farthest = max(farthest, int(dijkstra(links, unweighted=True, indices=sources).max()))
+        return farthest
+
+    @cached_property
+    def laplacian_norm(self) -> float:
+        """λ_max of the graph Laplacian L = D - A: what bounds a step along -L."""
+        if self.size == 1:
+            return 0.0
+        # L = c(I - W) for the max-degree weights, so its largest eigenvalue is one of a mixing matrix.
+        scale = self.degrees.max() + 1
+        edges = np.array(self.edges, dtype=int)
+        matrix = assemble(self.size, edges, np.full(len(edges), 1 / scale))
+        return float(scale * (1 - extreme_eigenvalues(matrix)[1]))
+
+    @property
+    def messages_per_round(self) -> int:
+        """Every agent sends one message to each neighbour."""
+        return 2 * len(self.edges)
+
+    def __repr__(self) -> str:
+        return (
+            f"Network({self.name}: {len(self.edges)} edge{'' if len(self.edges) == 1 else 's'}, "
+            f"diameter {self.diameter}, {self.rule} weights, β = {self.rate_text})"
+        )
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the network; returns the matplotlib axes. Edge widths show the weights."""
+        from .plot import plot_network
+
+        return plot_network(self, ax)
+
+    # --- builders ----------------------------------------------------------------------------------
+
+    @classmethod
+    def complete(cls, size: int, weights: Weights = "metropolis") -> Network:
+        """Everyone talks to everyone. `complete(1)` is one agent alone: how a pooled run is written."""
+        return cls(nx.complete_graph(_count("size", size, 1)), weights, f"complete graph of {size}")
+
+    @classmethod
+    def path(cls, size: int, weights: Weights = "metropolis") -> Network:
+        """A line of agents."""
+        return cls(nx.path_graph(_count("size", size, 1)), weights, f"path of {size}")
+
+    @classmethod
+    def star(cls, size: int, weights: Weights = "metropolis") -> Network:
+        """Agent 0 in the middle, the others around it."""
+        return cls(nx.star_graph(_count("size", size, 2) - 1), weights, f"star of {size}")
+
+    @classmethod
+    def ring(cls, size: int, weights: Weights = "metropolis") -> Network:
+        """A closed line."""
+        return cls(nx.cycle_graph(_count("size", size, 3)), weights, f"ring of {size}")
+
+    @classmethod
+    def grid(cls, rows: int, columns: int, weights: Weights = "metropolis") -> Network:
+        """A rectangle, each agent linked to those above, below and beside it; numbered row by row."""
+        graph = nx.grid_2d_graph(_count("rows", rows, 1), _count("columns", columns, 1))
+        return cls(graph, weights, f"grid of {rows} × {columns}")
+
+    @classmethod
+    def torus(cls, rows: int, columns: int, weights: Weights = "metropolis") -> Network:
+        """A grid whose opposite sides are joined: every agent has four neighbours."""
+        graph = nx.grid_2d_graph(_count("rows", rows, 3), _count("columns", columns, 3), periodic=True)
+        return cls(graph, weights, f"torus of {rows} × {columns}")
+
+    @classmethod
+    def hypercube(cls, dimension: int, weights: Weights = "metropolis") -> Network:
+        """2^dimension agents, linked where their numbers differ in one bit."""
+        graph = nx.hypercube_graph(_count("dimension", dimension, 1))
+        return cls(graph, weights, f"hypercube of {2**dimension}")
+
+    @classmethod
+    def exponential(cls, size: int, weights: Weights = "metropolis") -> Network:
+        """Agent i is linked with i ± 1, 2, 4, ... (mod size): log-many neighbours, log diameter."""
+        hops = [2**k for k in range(math.ceil(math.log2(_count("size", size, 2))))]
+        return cls(nx.circulant_graph(size, hops), weights, f"exponential graph of {size}")
+
+    @classmethod
+    def random_regular(cls, size: int, degree: int, seed: int = 0, weights: Weights = "metropolis") -> Network:
+        """A random graph in which every agent has `degree` neighbours."""
+        _count("size", size, 2)
+        if not 0 < degree < size or size * degree % 2:
+            raise ValueError(
+                f"random_regular({size}, {degree}): needs 0 < degree < size and an even size × degree. "
+                f"For example random_regular({size + size % 2}, {min(max(degree, 2), size - 1)})."
+            )
+        graph = nx.random_regular_graph(degree, size, seed=seed)
+        return cls(graph, weights, f"random {degree}-regular graph of {size}")
+
+    @classmethod
+    def erdos_renyi(cls, size: int, probability: float, seed: int = 0, weights: Weights = "metropolis") -> Network:
+        """Each pair is linked with the given probability. A disconnected draw is refused: raise it, or the seed."""
+        if not 0 < probability <= 1:
+            raise ValueError(f"erdos_renyi: probability = {probability} is not in (0, 1].")
+        graph = nx.erdos_renyi_graph(_count("size", size, 1), probability, seed=seed)
+        try:
+            return cls(graph, weights, f"Erdős-Rényi graph of {size}")
+        except ValueError as refusal:
+            if nx.is_connected(graph):
+                raise
+            threshold = math.log(size) / size
+            raise ValueError(
+                f"erdos_renyi({size}, {probability:g}, seed={seed}): {refusal} Or take another seed, or a "
+                f"probability well above ln(size)/size = {threshold:.3g}."
+            ) from None
+
+    @classmethod
+    def from_adjacency(cls, adjacency: Any, weights: Weights = "metropolis") -> Network:
+        """From a symmetric 0/1 matrix with a zero diagonal."""
+        matrix = np.asarray(adjacency)
+        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.shape[0] == 0:
+            raise ValueError(f"from_adjacency: a square matrix is needed, this one has shape {matrix.shape}.")
+        for i, j in np.argwhere((matrix != 0) & (matrix != 1))[:1]:
+            raise ValueError(
+                f"from_adjacency: A[{i}, {j}] = {matrix[i, j]} is neither 0 nor 1. "
+                f"Weights go into weights=: from_adjacency(W > 0, weights=W), with a zero diagonal in the first."
+            )
+        for i, j in np.argwhere(matrix != matrix.T)[:1]:
+            raise ValueError(
+                f"from_adjacency: A[{i}, {j}] = {matrix[i, j]} but A[{j}, {i}] = {matrix[j, i]}: links carry "
+                f"messages both ways. Use np.maximum(A, A.T)."
+            )
+        for (i,) in np.argwhere(np.diag(matrix) != 0)[:1]:
+            raise ValueError(
+                f"from_adjacency: A[{i}, {i}] = 1 links agent {i} to itself. Leave the diagonal zero: what an "
+                f"agent keeps of its own value follows from weights=."
+            )
+        return cls(nx.from_numpy_array(matrix.astype(bool)), weights)
+
+    @classmethod
+    def from_networkx(cls, graph: nx.Graph, weights: Weights = "metropolis") -> Network:
+        """From an undirected networkx graph; agents are numbered in the order of `graph.nodes`."""
+        if graph.is_directed() or graph.is_multigraph():
+            raise ValueError("from_networkx: links carry messages both ways, once: pass nx.Graph(graph).")
+        for node in nx.nodes_with_selfloops(graph):
+            raise ValueError(
+                f"from_networkx: node {node!r} is linked to itself. Remove it: "
+                f"graph.remove_edges_from(nx.selfloop_edges(graph))."
+            )
+        return cls(graph, weights, graph.name or None)
+
+
+def _relabelled(graph: nx.Graph) -> nx.Graph:
+    if graph.number_of_nodes() == 0:
+        raise ValueError("a network needs at least one agent.")
+    return nx.convert_node_labels_to_integers(graph)
+
+
+def _count(name: str, value: int, least: int) -> int:
+    if not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"{name} = {value!r}: a whole number of at least {least} is needed.")
+    return int(value)

@@ -1,0 +1,37 @@
+"""A picture of the network."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import networkx as nx
+import numpy as np
+
+from .._extras import require
+
+if TYPE_CHECKING:
+    from .network import Network
+
+CROWDED = 60  # above this many agents, numbers would overlap
+
+
+def plot_network(network: Network, ax: Any = None) -> Any:
+    """Agents as numbered discs, links as lines whose width shows the mixing weight."""
+    plt = require("matplotlib.pyplot", "report")
+    if ax is None:
+        ax = plt.figure(figsize=(4, 4), layout="constrained").add_subplot()
+    graph = network.graph
+    # A ring-like start lets the spring layout keep rings round and grids flat.
+    place = nx.kamada_kawai_layout(graph, pos=nx.circular_layout(graph), weight=None)
+    strongest = network.edge_weights.max(initial=1e-12)
+    widths = 0.5 + 2.5 * np.array([graph[i][j]["weight"] for i, j in graph.edges]) / strongest
+    crowded = network.size > CROWDED
+    nx.draw_networkx_edges(graph, place, ax=ax, width=widths, edge_color="#8a94a6")
+    nx.draw_networkx_nodes(graph, place, ax=ax, node_size=20 if crowded else 340, node_color="#2f6fb0")
+    if not crowded:
+        nx.draw_networkx_labels(graph, place, ax=ax, font_color="white", font_size=9)
+    ax.set_title(f"{network.name}\nβ = {network.rate_text}, diameter {network.diameter}", fontsize=10)
+    ax.set_axis_off()
+    ax.set_aspect("equal")
+    ax.margins(0.12)
+    return ax

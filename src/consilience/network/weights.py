@@ -1,0 +1,160 @@
+"""Mixing weights: the number with which an agent takes over a neighbour's value.
+
+A mixing matrix W is symmetric and doubly stochastic, W_ij = 0 unless i = j or (i, j) is an edge, and
+β = max(|λ_2|, |λ_m|) < 1. Then repeated mixing drives every agent to the network mean, at rate β a round.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import networkx as nx
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.linalg import ArpackNoConvergence, eigsh
+
+TOLERANCE = 1e-6  # entries of a given matrix may come from float32
+BETA_LIMIT = 1 - 1e-9
+DENSE_LIMIT = 1024  # above, the extreme eigenvalues come from Lanczos iterations
+RULES = ("metropolis", "uniform", "max-degree")
+
+
+def edge_weights(graph: nx.Graph, rule: Any) -> tuple[str, np.ndarray]:
+    """The name of the rule and one weight per edge of `graph`, in the order of `graph.edges`.
+
+    - "metropolis": W_ij = 1 / (1 + max(d_i, d_j)), needs only the two degrees;
+    - "uniform": W = (I + A) / (d + 1), on regular graphs;
+    - "max-degree": W = I - L / (d_max + 1);
+    - a matrix: checked by `check_mixing_matrix`.
+    """
+    degree = dict(graph.degree)
+    if not isinstance(rule, str):
+        try:
+            matrix = np.asarray(rule, dtype=float)
+        except (TypeError, ValueError):
+            raise ValueError("weights: a name or a square matrix of numbers is needed.") from None
+        check_mixing_matrix(matrix, graph)
+        return "given", np.array([(matrix[i, j] + matrix[j, i]) / 2 for i, j in graph.edges])
+    if rule == "metropolis":
+        return rule, np.array([1 / (1 + max(degree[i], degree[j])) for i, j in graph.edges])
+    if rule == "uniform":
+        low, high = min(degree, key=degree.__getitem__), max(degree, key=degree.__getitem__)
+        if degree[low] != degree[high]:
+            raise ValueError(
+                f'weights="uniform" is (I + A)/(d + 1) and needs every agent to have the same degree d, but '
+                f"agent {low} has {degree[low]} and agent {high} has {degree[high]} neighbours. "
+                f'Write weights="metropolis".'
+            )
+        return rule, np.full(graph.number_of_edges(), 1 / (1 + degree[low]))
+    if rule == "max-degree":
+        return rule, np.full(graph.number_of_edges(), 1 / (1 + max(degree.values())))
+    raise ValueError(f"weights={rule!r} is not one of {', '.join(map(repr, RULES))} or a matrix.")
+
+
+def check_connected(graph: nx.Graph) -> None:
+    """Refuse a graph in which some agents cannot reach each other, naming an edge that would join them."""
+    components = sorted((sorted(c) for c in nx.connected_components(graph)), key=len)
+    if len(components) > 1:
+        smallest, largest = components[0], components[-1]
+        raise ValueError(
+            f"the network is disconnected: agents {_some(smallest)} cannot reach the other "
+            f"{graph.number_of_nodes() - len(smallest)}. Add an edge, for example ({smallest[0]}, {largest[0]})."
+        )
+
+
+def check_mixing_matrix(matrix: np.ndarray, graph: nx.Graph) -> None:
+    """Refuse a matrix that does not mix, naming the row or the edge at fault and the fix."""
+    size = graph.number_of_nodes()
+    if matrix.shape != (size, size):
+        raise ValueError(
+            f"weights: the matrix has shape {matrix.shape}, the network has {size} agents: {(size, size)} is needed."
+        )
+    if not np.isfinite(matrix).all():
+        i, j = np.argwhere(~np.isfinite(matrix))[0]
+        raise ValueError(f"weights: W[{i}, {j}] = {matrix[i, j]} is not a number.")
+    allowed = nx.to_numpy_array(graph, nodelist=range(size), weight=None) + np.eye(size) > 0
+    for i, j in np.argwhere(~allowed & (np.abs(matrix) > TOLERANCE))[:1]:
+        raise ValueError(
+            f"weights: W[{i}, {j}] = {matrix[i, j]:.4g}, but agents {i} and {j} are not neighbours. "
+            f"Set the entry to zero or add the edge ({i}, {j})."
+        )
+    for i, j in np.argwhere(np.abs(matrix - matrix.T) > TOLERANCE)[:1]:
+        raise ValueError(
+            f"weights: W is not symmetric: W[{i}, {j}] = {matrix[i, j]:.4g}, W[{j}, {i}] = {matrix[j, i]:.4g}. "
+            f'Use (W + W.T)/2 where its rows still sum to one, or weights="metropolis".'
+        )
+    for i, j in np.argwhere(matrix < -TOLERANCE)[:1]:
+        fix = "Use (1 - t) I + t W with t small enough" if i == j else 'Use weights="metropolis"'
+        raise ValueError(f"weights: W is not doubly stochastic: W[{i}, {j}] = {matrix[i, j]:.4g} is negative. {fix}.")
+    _check_rows(matrix.sum(axis=1), graph)
+    _check_beta(matrix, graph)
+
+
+def _check_rows(sums: np.ndarray, graph: nx.Graph) -> None:
+    worst = int(np.argmax(np.abs(sums - 1)))
+    if abs(sums[worst] - 1) <= TOLERANCE:
+        return
+    fix = 'Put what is missing on the diagonal, or write weights="metropolis".'
+    if np.ptp(sums) <= TOLERANCE and sums[0] > 0:
+        degrees = {d for _, d in graph.degree}
+        fix = f"Divide W by {sums[0]:.4g}."
+        if len(degrees) == 1:
+            fix += f' On this graph weights="uniform" is (I + A)/{degrees.pop() + 1}, whose rows sum to 1.'
+    raise ValueError(f"weights: W is not doubly stochastic: row {worst} sums to {sums[worst]:.4g}, not 1. {fix}")
+
+
+def _check_beta(matrix: np.ndarray, graph: nx.Graph) -> None:
+    if mixing_rate(matrix) < BETA_LIMIT:
+        return
+    used = nx.Graph()
+    used.add_nodes_from(graph)
+    used.add_edges_from((i, j) for i, j in graph.edges if matrix[i, j] > TOLERANCE)
+    components = sorted((sorted(c) for c in nx.connected_components(used)), key=len)
+    if len(components) > 1:
+        i, j = next(e for e in graph.edges if (e[0] in components[0]) != (e[1] in components[0]))
+        raise ValueError(
+            f"weights: β = 1, values never spread: every edge between agents {_some(components[0])} and the others "
+            f"has weight zero. Give edge ({i}, {j}) a positive weight."
+        )
+    side = sorted(node for node, colour in nx.bipartite.color(used).items() if colour == 0)
+    raise ValueError(
+        f"weights: β = 1, values swap sides for ever: the graph is bipartite (agents {_some(side)} against the "
+        f"others) and no agent keeps a weight for itself. Use (I + W)/2."
+    )
+
+
+def mixing_rate(matrix: Any) -> float:
+    """β = max(|λ_2|, |λ_m|) of a symmetric stochastic matrix, dense or sparse."""
+    if matrix.shape[0] == 1:
+        return 0.0
+    rate = max(map(abs, extreme_eigenvalues(matrix)))
+    return 0.0 if rate < 1e-12 else rate
+
+
+def extreme_eigenvalues(matrix: Any) -> tuple[float, float]:
+    """λ_2 and λ_m, the second largest and the smallest eigenvalue, of a symmetric stochastic matrix."""
+    if matrix.shape[0] > DENSE_LIMIT:
+        start = np.random.default_rng(0).standard_normal(matrix.shape[0])
+        try:
+            largest = eigsh(matrix, k=2, which="LA", v0=start, return_eigenvectors=False)
+            smallest = eigsh(matrix, k=1, which="SA", v0=start, return_eigenvectors=False)
+            return float(min(largest)), float(smallest[0])
+        except ArpackNoConvergence:  # a tiny spectral gap, as on very long rings: the slow way is sure
+            pass
+    dense = matrix if isinstance(matrix, np.ndarray) else matrix.toarray()
+    values = np.linalg.eigvalsh(dense)
+    return float(values[-2]), float(values[0])
+
+
+def assemble(size: int, edges: np.ndarray, weights: np.ndarray) -> coo_array:
+    """The sparse W: `weights` on the `edges`, and on the diagonal what is missing to one."""
+    i, j = edges.T
+    diagonal = 1 - np.bincount(i, weights, size) - np.bincount(j, weights, size)
+    agents = np.arange(size)
+    rows, columns = np.concatenate([i, j, agents]), np.concatenate([j, i, agents])
+    return coo_array((np.concatenate([weights, weights, diagonal]), (rows, columns)), shape=(size, size))
+
+
+def _some(agents: list[int], most: int = 6) -> str:
+    shown = ", ".join(map(str, agents[:most]))
+    return f"{{{shown}, … {len(agents)} in all}}" if len(agents) > most else f"{{{shown}}}"

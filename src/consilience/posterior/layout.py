@@ -1,0 +1,87 @@
+"""Parameters as one vector: samplers work on it, users never see it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._types import Params
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a parameter pytree lies in a vector.
+
+    Unlike `jax.flatten_util.ravel_pytree` this compares equal for equal shapes, so that a second run of the
+    same model finds the first one's compiled code.
+    """
+
+    treedef: Any
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[np.dtype, ...]
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, params: Params) -> Layout:
+        """The layout of `params`; refuses leaves that are not floating-point arrays."""
+        paths, treedef = jax.tree_util.tree_flatten_with_path(params)
+        if not paths:
+            raise ValueError("init has no parameters: pass the model's parameters, for example jnp.zeros(3).")
+        names = [leaf_name(path) for path, _ in paths]
+        arrays = []
+        for name, (_, leaf) in zip(names, paths, strict=True):
+            try:
+                array = jnp.asarray(leaf)
+            except TypeError:
+                raise TypeError(f"init: {name} is a {type(leaf).__name__}, not an array of numbers.") from None
+            if not jnp.issubdtype(array.dtype, jnp.floating):
+                raise TypeError(
+                    f"init: {name} has dtype {array.dtype}, and only real numbers can be sampled. "
+                    f"Write {name} as floating point, for example {name} * 1.0."
+                )
+            arrays.append(array)
+        return cls(
+            treedef,
+            tuple(a.shape for a in arrays),
+            tuple(np.dtype(a.dtype) for a in arrays),
+            tuple(names),
+        )
+
+    @cached_property
+    def offsets(self) -> tuple[int, ...]:
+        """Where each leaf begins, and the total at the end."""
+        sizes = [math.prod(shape) for shape in self.shapes]
+        return tuple(int(n) for n in np.concatenate([[0], np.cumsum(sizes)]))
+
+    @property
+    def dimension(self) -> int:
+        return self.offsets[-1]
+
+    @property
+    def dtype(self) -> np.dtype:
+        return np.dtype(jnp.result_type(*self.dtypes))
+
+    def ravel(self, params: Params) -> jax.Array:
+        """The vector of `params`."""
+        leaves = self.treedef.flatten_up_to(params)
+        return jnp.concatenate([jnp.asarray(leaf, self.dtype).ravel() for leaf in leaves])
+
+    def unravel(self, vector: Any) -> Params:
+        """The pytree of a vector, or of an array of vectors: the last axis is taken apart, others are kept."""
+        parts = zip(self.offsets[:-1], self.offsets[1:], self.shapes, self.dtypes, strict=True)
+        leaves = [
+            vector[..., start:end].reshape(*vector.shape[:-1], *shape).astype(dtype, copy=False)
+            for start, end, shape, dtype in parts
+        ]
+        return jax.tree_util.tree_unflatten(self.treedef, leaves)
+
+
+def leaf_name(path: Any, root: str = "params") -> str:
+    """A leaf's name as users write it: `layer.w` for params["layer"]["w"], `params` for a bare array."""
+    return jax.tree_util.keystr(path, simple=True, separator=".") or root

@@ -1,0 +1,182 @@
+"""Splitting one data set over agents, as an experiment does it; real agents bring their own data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from .._types import Batch
+from .shards import rows
+
+DIRICHLET_TRIES = 100
+
+
+def shard(
+    data: Batch,
+    agents: int,
+    by: str | Sequence[Any] = "iid",
+    *,
+    seed: int = 0,
+    label: Any = None,
+    alpha: float = 0.5,
+    feature: Any = None,
+    blocks: Sequence[Any] | None = None,
+) -> list[Batch]:
+    """Split `data`, a pytree of arrays with one leading axis, into one pytree per agent.
+
+    Args:
+      by: how to split.
+        "iid": at random, in equal parts (up to one row).
+        "label": by class, the classes in order and in equal parts: ten digits over five agents are two each.
+        "dirichlet": every class is dealt out in proportions drawn from Dirichlet(`alpha`): the smaller `alpha`, the
+        less alike the agents. Drawn again where an agent would have nothing.
+        "features": every agent has all rows, but sees a block of features only, the others zeroed. **This changes
+        the target**: the posterior is Π_i lik(y | x_i masked) · prior, not that of the whole rows.
+        A list of index arrays, one per agent: each row exactly once.
+      seed: of the random splits.
+      label: for "label" and "dirichlet": the key of the labels in `data`, or an array of them. Without it,
+        `data["y"]`, or the last of a tuple.
+      alpha: of "dirichlet".
+      feature: for "features": the key of the features in `data`. Without it, `data["x"]`, or the first of a tuple.
+      blocks: for "features": the sizes of the agents' blocks, or one index array each. Without it, equal parts.
+    """
+    count = rows("data", data)
+    data = jax.tree.map(np.asarray, data)
+    if agents < 1:
+        raise ValueError(f"agents = {agents}: at least one is needed.")
+    if isinstance(by, str) and by == "features":
+        return _feature_blocks(data, agents, feature, blocks)
+    random = np.random.default_rng(seed)
+    if not isinstance(by, str):
+        parts = _given(by, agents, count)
+    elif by == "iid":
+        parts = [np.sort(part) for part in np.array_split(random.permutation(count), agents)]
+    elif by == "label":
+        parts = _by_class(_labels(data, label, count), agents)
+    elif by == "dirichlet":
+        parts = _dirichlet(_labels(data, label, count), agents, alpha, random)
+    else:
+        raise ValueError(
+            f'by={by!r} is not one of "iid", "label", "dirichlet", "features", nor a list of index arrays.'
+        )
+    for agent, part in enumerate(parts):
+        if len(part) == 0:
+            raise ValueError(f"agent {agent} would have no examples: {count} rows, {agents} agents, by={by!r}.")
+    return [jax.tree.map(lambda leaf, part=part: leaf[part], data) for part in parts]
+
+
+def pool(shards: Sequence[Batch]) -> list[Batch]:
+    """All agents' examples in one shard, for `Network.complete(1)`: what may not be done where it matters.
+
+    Of shards split by features this is the product target that the agents sample, not the posterior of whole rows.
+    """
+    return [jax.tree.map(lambda *leaves: np.concatenate(leaves), *shards)]
+
+
+def _labels(data: Batch, label: Any, count: int) -> np.ndarray:
+    values = np.asarray(_leaf(data, label, "label", "y", -1))
+    if values.shape != (count,):
+        raise ValueError(f"label: one class per row is needed, shape ({count},); it has shape {values.shape}.")
+    return values
+
+
+def _leaf(data: Batch, choice: Any, argument: str, key: str, position: int) -> Any:
+    """The leaf of `data` that `choice` names, or is; the usual one where there is no choice."""
+    if choice is None:
+        choice = key if isinstance(data, dict) else position
+    if not isinstance(choice, str | int):
+        return choice
+    try:
+        return data[choice]
+    except (KeyError, IndexError, TypeError):
+        known = f"has {', '.join(map(repr, data))}" if isinstance(data, dict) else f"is a {type(data).__name__}"
+        raise ValueError(f"{argument}: data {known}; say which part it is, {argument}=...") from None
+
+
+def _by_class(labels: np.ndarray, agents: int) -> list[np.ndarray]:
+    classes = np.unique(labels)
+    if len(classes) < agents:
+        raise ValueError(
+            f'by="label": {len(classes)} classes cannot be dealt to {agents} agents, each needs one of its own. '
+            f'Use by="dirichlet".'
+        )
+    return [np.flatnonzero(np.isin(labels, own)) for own in np.array_split(classes, agents)]
+
+
+def _dirichlet(labels: np.ndarray, agents: int, alpha: float, random: np.random.Generator) -> list[np.ndarray]:
+    if not alpha > 0:
+        raise ValueError(f"alpha = {alpha}: a positive number is needed.")
+    for _ in range(DIRICHLET_TRIES):
+        owner = np.empty(len(labels), dtype=int)
+        for one in np.unique(labels):
+            members = random.permutation(np.flatnonzero(labels == one))
+            cuts = np.cumsum(random.dirichlet(np.full(agents, alpha)))[:-1] * len(members)
+            # A random offset, so that rounding favours no agent.
+            owner[members] = np.searchsorted(cuts, np.arange(len(members)) + random.uniform(), side="right")
+        if len(np.unique(owner)) == agents:
+            return [np.flatnonzero(owner == agent) for agent in range(agents)]
+    raise ValueError(
+        f'by="dirichlet", alpha = {alpha}: in {DIRICHLET_TRIES} draws some of the {agents} agents always had nothing. '
+        f"Use a larger alpha or fewer agents."
+    )
+
+
+def _given(parts: Sequence[Any], agents: int, count: int) -> list[np.ndarray]:
+    if len(parts) != agents:
+        raise ValueError(f"by: there are {len(parts)} index lists for {agents} agents.")
+    parts = [np.asarray(part) for part in parts]
+    owner = np.full(count, -1)
+    for agent, part in enumerate(parts):
+        if part.ndim != 1 or (part.size and part.dtype.kind not in "iu"):
+            raise TypeError(f"by: agent {agent}'s indices must be a list of whole numbers.")
+        if part.size and not 0 <= part.min() <= part.max() < count:
+            raise ValueError(f"by: agent {agent} is given a row outside 0 ... {count - 1}.")
+        for row in part:
+            if owner[row] >= 0:
+                raise ValueError(
+                    f"by: row {row} is given to agent {owner[row]} and to agent {agent}: it would count twice. "
+                    f"Give each row to one agent."
+                )
+            owner[row] = agent
+    left = np.flatnonzero(owner < 0)
+    if left.size:
+        raise ValueError(
+            f"by: {left.size} rows belong to no agent, the first is row {left[0]}. Give them to one, or leave them "
+            f"out of data."
+        )
+    return [part.astype(int) for part in parts]
+
+
+def _feature_blocks(data: Batch, agents: int, feature: Any, blocks: Sequence[Any] | None) -> list[Batch]:
+    features = _leaf(data, feature, "feature", "x", 0)
+    if np.ndim(features) != 2:
+        raise ValueError(f"feature: a table (rows, features) is needed; it has shape {np.shape(features)}.")
+    width = features.shape[1]
+    seen = _blocks(agents, width, blocks)
+
+    def of_agent(own: np.ndarray) -> Batch:
+        keep = np.zeros(width, dtype=bool)
+        keep[own] = True
+        masked = np.where(keep, features, np.zeros((), features.dtype))
+        return jax.tree.map(lambda leaf: masked if leaf is features else leaf, data)
+
+    return [of_agent(own) for own in seen]
+
+
+def _blocks(agents: int, width: int, blocks: Sequence[Any] | None) -> list[np.ndarray]:
+    if blocks is None:
+        parts = np.array_split(np.arange(width), agents)
+    elif all(np.ndim(block) == 0 for block in blocks):
+        parts = np.split(np.arange(width), np.cumsum(blocks)[:-1]) if sum(blocks) == width else []
+    else:
+        parts = [np.asarray(block, dtype=int) for block in blocks]
+    dealt = np.sort(np.concatenate([np.empty(0, int), *parts]))
+    if len(parts) != agents or min(map(len, parts)) == 0 or not np.array_equal(dealt, np.arange(width)):
+        raise ValueError(
+            f"blocks: {agents} agents need {agents} non-empty blocks that hold each of the {width} features once; "
+            f"for example blocks={[len(part) for part in np.array_split(np.arange(width), agents)]}."
+        )
+    return parts

@@ -1,0 +1,6 @@
+"""What a run leaves: draws, diagnostics, cost."""
+
+from .run import Run
+from .summary import Summary
+
+__all__ = ["Run", "Summary"]

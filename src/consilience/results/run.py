@@ -1,0 +1,89 @@
+"""A finished run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from .._types import Params
+from ..network import Network
+from ..posterior import Layout
+from ..runtimes.traffic import Traffic
+from ..samplers import Sampler
+from .summary import Summary, summarize
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Run:
+    """The draws of every agent and chain, what the sampler said of them, and what they cost.
+
+    Attributes:
+      positions: the draws as they came, (draws, chains, agents, dimension); `draws` is what to use.
+      traffic: rounds, messages and bytes, warm-up included.
+      iterations: per chain, warm-up included.
+      seconds: from the first compilation to the last draw.
+    """
+
+    positions: np.ndarray
+    raw_stats: dict[str, np.ndarray]
+    layout: Layout
+    sampler: Sampler
+    network: Network
+    iterations: int
+    traffic: Traffic
+    seconds: float
+
+    @cached_property
+    def draws(self) -> Params:
+        """The parameters' pytree, every leaf an array (agent, chain, draw, ...)."""
+        return self.layout.unravel(_agents_first(self.positions))
+
+    @cached_property
+    def stats(self) -> dict[str, np.ndarray]:
+        """The sampler's own figures, (agent, chain, draw), averaged over the iterations behind each draw."""
+        return {name: _agents_first(values) for name, values in self.raw_stats.items()}
+
+    @cached_property
+    def consensus_error(self) -> float:
+        """How far an agent is from the network mean: root mean square over draws and parameters, in posterior sd."""
+        with np.errstate(all="ignore"):  # a diverged run has none
+            mean = self.positions.mean(axis=2, keepdims=True, dtype=float)
+            spread = mean.std(axis=(0, 1, 2))
+            apart = np.sqrt(np.mean((self.positions - mean) ** 2, axis=(0, 1, 2)))
+            return float(np.sqrt(np.mean((apart / np.maximum(spread, np.finfo(float).tiny)) ** 2)))
+
+    @cached_property
+    def acceptance(self) -> float | None:
+        """The fraction of proposals taken; None for a sampler without a Metropolis step."""
+        accepted = self.stats.get("is_accepted")
+        return None if accepted is None else float(accepted.mean())
+
+    def summary(self, agent: int | None = None) -> Summary:
+        """Mean, sd, ESS and R-hat of every parameter, agreement, acceptance, cost, and warnings; prints as a table.
+
+        Args:
+          agent: of this agent alone. Without it, means and sds are averaged over the agents, and the smallest ESS and
+            the largest R-hat of any agent are given: agents' draws are not independent of each other.
+        """
+        return summarize(self, agent)
+
+    def to_arviz(self) -> Any:
+        """An xarray DataTree as ArviZ reads it: posterior and sample_stats, with dimensions agent, chain, draw."""
+        from .arviz import data_tree
+
+        return data_tree(self)
+
+    def __repr__(self) -> str:
+        draws, chains, agents, dimension = self.positions.shape
+        return (
+            f"Run({self.sampler.name} on {self.network.name}: {agents} agent{'s' * (agents > 1)} × "
+            f"{chains} chain{'s' * (chains > 1)} × {draws} draws of {dimension} parameters, {self.seconds:.1f} s)"
+        )
+
+
+def _agents_first(values: np.ndarray) -> np.ndarray:
+    """(draw, chain, agent, ...) as (agent, chain, draw, ...): a view."""
+    return np.swapaxes(values, 0, 2)

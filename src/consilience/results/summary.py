@@ -1,0 +1,129 @@
+"""The summary of a run: what was found, how sure it is, what it cost, and what is wrong with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .._extras import require
+from ..runtimes.traffic import Traffic
+
+if TYPE_CHECKING:
+    from .run import Run
+
+R_HAT_LIMIT = 1.01
+SHOWN_ROWS = 20
+TAIL = (0.05, 0.95)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One row per parameter, and the facts of the run. `print` it, or read `columns`.
+
+    Attributes:
+      names: of the parameters, `w[3, 1]`.
+      columns: mean, sd, ess_bulk, ess_tail, r_hat: one array each, in the order of `names`.
+      consensus_error: distance of an agent from the network mean, in posterior sd.
+      acceptance: fraction of proposals taken, None without a Metropolis step.
+      warnings: what must be known before these numbers are used.
+    """
+
+    title: str
+    names: tuple[str, ...]
+    columns: dict[str, np.ndarray]
+    consensus_error: float
+    acceptance: float | None
+    traffic: Traffic
+    warnings: tuple[str, ...]
+
+    def __str__(self) -> str:
+        shown = self._rows()
+        width = max(len("parameter"), *(len(self.names[k]) for k in shown))
+        lines = [self.title, ""]
+        lines.append(f"{'parameter':<{width}}" + "".join(f"{name:>11}" for name in self.columns))
+        for k in shown:
+            cells = (
+                f"{values[k]:>11.0f}" if "ess" in name else f"{values[k]:>11.4g}"
+                for name, values in self.columns.items()
+            )
+            lines.append(f"{self.names[k]:<{width}}" + "".join(cells))
+        if len(shown) < len(self.names):
+            lines.append(
+                f"... the {len(shown)} of {len(self.names)} parameters with the largest R-hat; all are in .columns"
+            )
+        acceptance = "none (no Metropolis step)" if self.acceptance is None else f"{self.acceptance:.3f}"
+        lines += [
+            "",
+            f"consensus error  {self.consensus_error:.3g} posterior sd between an agent and the network mean",
+            f"acceptance       {acceptance}",
+            f"sent             {self.traffic.rounds:,} rounds, {self.traffic.messages:,} messages, "
+            f"{self.traffic.bytes / 1e6:,.1f} MB",
+        ]
+        return "\n".join(lines + [f"warning: {text}" for text in self.warnings])
+
+    def _rows(self) -> list[int]:
+        if len(self.names) <= SHOWN_ROWS:
+            return list(range(len(self.names)))
+        worst = np.argsort(-np.nan_to_num(self.columns["r_hat"], nan=np.inf), kind="stable")
+        return sorted(int(k) for k in worst[:SHOWN_ROWS])
+
+
+def summarize(run: Run, agent: int | None = None) -> Summary:
+    """The summary of all agents, or of one."""
+    draws = np.moveaxis(run.positions, (2, 1, 0), (0, 1, 2)).astype(float)  # (agent, chain, draw, parameter)
+    if agent is not None:
+        if not 0 <= agent < len(draws):
+            raise IndexError(f"agent {agent} is not one of 0 ... {len(draws) - 1}.")
+        draws = draws[agent : agent + 1]
+    with np.errstate(all="ignore"):  # of a diverged run the figures are NaN, and a warning says why
+        columns = {"mean": draws.mean(axis=(1, 2)).mean(axis=0), "sd": draws.std(axis=(1, 2), ddof=1).mean(axis=0)}
+        columns |= _diagnostics(draws)
+    of = "" if agent is None else f", agent {agent}"
+    return Summary(
+        title=f"{run!r}{of}",
+        names=parameter_names(run),
+        columns=columns,
+        consensus_error=run.consensus_error,
+        acceptance=run.acceptance,
+        traffic=run.traffic,
+        warnings=_warnings(run, columns),
+    )
+
+
+def parameter_names(run: Run) -> tuple[str, ...]:
+    """One name per number: `b` for a scalar, `w[3, 1]` for an element."""
+    return tuple(
+        name + (f"[{', '.join(map(str, place))}]" if place else "")
+        for name, shape in zip(run.layout.names, run.layout.shapes, strict=True)
+        for place in np.ndindex(shape)
+    )
+
+
+def _diagnostics(draws: np.ndarray) -> dict[str, np.ndarray]:
+    """The worst over agents of bulk and tail ESS and of rank-normalised R-hat, by arviz-stats."""
+    stats = require("arviz_stats.base", "report").array_stats
+    axes = {"chain_axis": 1, "draw_axis": 2}
+    return {
+        "ess_bulk": stats.ess(draws, method="bulk", **axes).min(axis=0),
+        "ess_tail": stats.ess(draws, method="tail", prob=TAIL, **axes).min(axis=0),
+        "r_hat": stats.rhat(draws, method="rank", **axes).max(axis=0),
+    }
+
+
+def _warnings(run: Run, columns: dict[str, np.ndarray]) -> tuple[str, ...]:
+    found = []
+    if run.sampler.bias is not None:
+        found.append(f"biased by design: {run.sampler.bias}")
+    if not np.isfinite(run.positions).all():
+        found.append("some draws are not finite: the sampler diverged. Use a smaller step_size.")
+    elif run.positions.shape[1] == 1:
+        found.append("one chain: R-hat, which compares chains, says nothing. Use num_chains=4.")
+    high = int((columns["r_hat"] > R_HAT_LIMIT).sum())
+    if high:
+        found.append(
+            f"{high} of {len(columns['r_hat'])} parameters have R-hat above {R_HAT_LIMIT}: the chains have not mixed. "
+            f"Run longer."
+        )
+    return tuple(found)

@@ -1,0 +1,96 @@
+"""`centralized_hmc`: Hamiltonian Monte Carlo on pooled data, the paper's centralized baseline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from .._types import Count, Key, LogDensity, Number, Scalar, Vector
+from ..consensus import Neighbors
+from ..network import Network
+from .base import Kernel, own_key
+from .mass import check_mass, kinetic_energy, velocity
+from .metropolis import MetropolisInfo, MetropolisNoise, metropolis_noise
+from .settings import check_count, check_positive, static
+
+
+class HMCState(NamedTuple):
+    position: Vector
+    logdensity: Scalar
+    gradient: Vector
+    iteration: Count
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class CentralizedHMC:
+    """Hamiltonian Monte Carlo with L = `num_integration_steps` leapfrog steps of size ε = `step_size`.
+
+        p ~ N(0, M) ;   L times:  p ← p + ½ε∇ℓ(ω),  ω ← ω + εM⁻¹p,  p ← p + ½ε∇ℓ(ω)
+        accept ⇔ log u ≤ ℓ(ω*) - ℓ(ω) - ½p*ᵀM⁻¹p* + ½pᵀM⁻¹p
+
+    **Known bias**: none, it leaves the posterior invariant. But it needs all data in one place: it runs on one agent
+    alone, `Network.complete(1)`, with `cs.pool(shards)`. L = 1 is the paper's baseline (and is MALA).
+
+    Args:
+      step_size: ε.
+      num_integration_steps: L.
+      inverse_mass_matrix: M⁻¹.
+    """
+
+    step_size: Number
+    inverse_mass_matrix: Any = None
+    num_integration_steps: int = static(1)
+
+    name = "centralized_hmc"
+    bias = None
+
+    def __post_init__(self) -> None:
+        check_positive(self.name, step_size=self.step_size)
+        check_count(self.name, 1, num_integration_steps=self.num_integration_steps)
+        object.__setattr__(self, "inverse_mass_matrix", check_mass(self.name, self.inverse_mass_matrix))
+
+    def resolve(self, network: Network, dimension: int) -> CentralizedHMC:
+        if network.size != 1:
+            raise ValueError(
+                f"centralized_hmc needs all data in one place, but this network has {network.size} agents. Write "
+                f"cs.sample(posterior, cs.pool(shards), cs.Network.complete(1), ...)."
+            )
+        check_mass(self.name, self.inverse_mass_matrix, dimension)
+        return self
+
+    def build(self, logdensity: LogDensity, neighbors: Neighbors, like: Vector) -> Kernel:
+        step_size = jnp.asarray(self.step_size, like.dtype)
+        inverse_mass = self.inverse_mass_matrix
+        value_and_gradient = jax.value_and_grad(logdensity)
+
+        def init(position: Vector) -> HMCState:
+            return HMCState(position, *value_and_gradient(position), jnp.zeros((), jnp.int32))
+
+        def noise(key: Key) -> MetropolisNoise:
+            return metropolis_noise(own_key(key, neighbors), self.inverse_mass_matrix, like)
+
+        def leapfrog(_: Any, phase: tuple[Vector, Vector, Scalar, Vector]) -> tuple[Vector, Vector, Scalar, Vector]:
+            position, p, _, gradient = phase
+            half = p + 0.5 * step_size * gradient
+            position = position + step_size * velocity(inverse_mass, half)
+            value, gradient = value_and_gradient(position)
+            return position, half + 0.5 * step_size * gradient, value, gradient
+
+        def move(noise: MetropolisNoise, state: HMCState) -> tuple[HMCState, MetropolisInfo]:
+            start = (state.position, noise.momentum, state.logdensity, state.gradient)
+            position, p, value, gradient = lax.fori_loop(0, self.num_integration_steps, leapfrog, start)
+            log_ratio = (value - kinetic_energy(inverse_mass, p)) - (
+                state.logdensity - kinetic_energy(inverse_mass, noise.momentum)
+            )
+            log_ratio = jnp.where(jnp.isnan(log_ratio), -jnp.inf, jnp.minimum(log_ratio, 0.0))  # NaN: off the support
+            is_accepted = noise.log_uniform <= log_ratio
+            proposed = HMCState(position, value, gradient, state.iteration)
+            kept = jax.tree.map(lambda new, old: jnp.where(is_accepted, new, old), proposed, state)
+            return kept._replace(iteration=state.iteration + 1), MetropolisInfo(jnp.exp(log_ratio), is_accepted)
+
+        return Kernel(init, noise, move)

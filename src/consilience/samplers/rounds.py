@@ -1,0 +1,44 @@
+"""How many rounds of gossip an iteration takes: a number, milestones, or a function of the iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from .._types import Count
+from .settings import check_count
+
+Milestones = tuple[tuple[int, int], ...]
+Rounds = int | Milestones | Callable[[Count], Count]
+
+
+def check_rounds(sampler: str, rounds: Any) -> Rounds:
+    """`rounds` in the form that `rounds_at` takes, hashable; refuses counts below one and a schedule with a gap.
+
+    `{0: 1, 1000: 5, 2000: 10}` reads: 1 round from iteration 0 on, 5 from 1000 on, 10 from 2000 on.
+    """
+    if callable(rounds):
+        return rounds
+    if not isinstance(rounds, Mapping | tuple):
+        check_count(sampler, 1, rounds=rounds)
+        return int(rounds)
+    milestones = tuple(sorted(rounds.items())) if isinstance(rounds, Mapping) else rounds
+    for start, count in milestones:
+        check_count(sampler, 0, **{"a milestone of rounds": start})
+        check_count(sampler, 1, **{f"rounds from iteration {start} on": count})
+    if not milestones or milestones[0][0] != 0:
+        raise ValueError(f"{sampler}: rounds = {dict(milestones)} does not say what happens from iteration 0 on.")
+    return milestones
+
+
+def rounds_at(rounds: Rounds, iteration: Count) -> int | jax.Array:
+    """The rounds of iteration `iteration`: a Python number where they never change."""
+    if isinstance(rounds, int):
+        return rounds
+    if callable(rounds):
+        return jnp.asarray(rounds(iteration), jnp.int32)
+    starts, counts = (jnp.array(column, jnp.int32) for column in zip(*rounds, strict=True))
+    return counts[jnp.searchsorted(starts, iteration, side="right") - 1]

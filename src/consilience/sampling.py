@@ -1,0 +1,130 @@
+"""`cs.sample`: check everything, then run."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ._types import Batch, Key, Params
+from .network import Network
+from .posterior import Layout, Posterior, check_posterior, check_start, stack_shards
+from .results import Run
+from .runtimes import Simulation
+from .runtimes.progress import progress_bar
+from .runtimes.traffic import Traffic
+from .samplers import Sampler
+
+
+def sample(
+    posterior: Posterior,
+    shards: Sequence[Batch],
+    network: Network,
+    sampler: Sampler,
+    *,
+    init: Params | Callable[[Key], Params],
+    num_samples: int,
+    num_warmup: int = 0,
+    num_chains: int = 1,
+    thin: int = 1,
+    seed: int = 0,
+    progress: bool = True,
+) -> Run:
+    """Sample one posterior over a network, no agent seeing another's data.
+
+    Args:
+      posterior: what is sampled.
+      shards: one pytree of data per agent, as `cs.shard` gives them.
+      network: who may talk to whom.
+      sampler: how: `cs.published(...)`, `cs.dula(...)`, `cs.centralized_hmc(...)`.
+      init: where all agents start: the parameters, or a jax function of a key that gives them, another for every chain.
+      num_samples: kept draws per chain.
+      num_warmup: iterations before the first kept one.
+      num_chains: independent chains, run side by side.
+      thin: iterations per kept draw.
+      seed: the same seed gives the same draws.
+      progress: show a bar.
+    """
+    _check_arguments(posterior, network, sampler)
+    _check_counts(num_samples=(num_samples, 1), num_warmup=(num_warmup, 0), num_chains=(num_chains, 1), thin=(thin, 1))
+    for_start, for_run = jax.random.split(jax.random.key(seed))
+    layout, positions = _starts(init, for_start, num_chains)
+    stacked = stack_shards(shards, network.size)
+    check_posterior(posterior, layout.unravel(positions[0]), jax.tree.map(lambda leaf: leaf[0], stacked.batch))
+    sampler = sampler.resolve(network, layout.dimension)
+    check_start(posterior, layout, stacked, network.size, positions)
+
+    began = time.perf_counter()
+    simulation = Simulation(posterior, layout, stacked, network, sampler, positions, for_run)
+    draws = np.empty((num_samples, num_chains, network.size, layout.dimension), layout.dtype)
+    stats: list[dict[str, np.ndarray]] = []
+    traffic, kept = Traffic(), 0
+    with progress_bar(sampler.name, num_warmup + num_samples * thin, progress) as report:
+        for chunk in simulation.warm_up(num_warmup):
+            traffic += chunk.traffic
+            report(chunk.iterations)
+        for chunk in simulation.draws(num_samples, thin):
+            draws[kept : kept + len(chunk.positions)] = chunk.positions
+            kept += len(chunk.positions)
+            stats.append(chunk.stats)
+            traffic += chunk.traffic
+            report(chunk.iterations)
+    _warn_of_divergence(draws)
+    return Run(
+        positions=draws,
+        raw_stats={name: np.concatenate([chunk[name] for chunk in stats]) for name in stats[0]},
+        layout=layout,
+        sampler=sampler,
+        network=network,
+        iterations=num_warmup + num_samples * thin,
+        traffic=traffic,
+        seconds=time.perf_counter() - began,
+    )
+
+
+def _check_arguments(posterior: Any, network: Any, sampler: Any) -> None:
+    """Refuse what is easily passed by mistake."""
+    for name, value, kind, fix in (
+        ("posterior", posterior, Posterior, "cs.Posterior(log_prior, log_likelihood)"),
+        ("network", network, Network, "cs.Network.from_networkx(graph) or cs.Network.ring(5)"),
+    ):
+        if not isinstance(value, kind):
+            raise TypeError(f"{name} is a {type(value).__name__}; write {name}={fix}.")
+    if isinstance(sampler, type):
+        raise TypeError(
+            f"sampler is the class {sampler.__name__}, without settings; write cs.published(step_size=...)."
+        )
+    if not isinstance(sampler, Sampler):
+        raise TypeError(f"sampler is a {type(sampler).__name__}; write for example cs.published(step_size=0.01).")
+
+
+def _check_counts(**counts: tuple[Any, int]) -> None:
+    for name, (value, least) in counts.items():
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise ValueError(f"{name} = {value!r}: a whole number of at least {least} is needed.")
+
+
+def _warn_of_divergence(draws: np.ndarray) -> None:
+    bad = np.argwhere(~np.isfinite(draws).all(axis=-1))
+    if len(bad):
+        draw, chain, agent = bad[0]
+        warnings.warn(
+            f"the sampler diverged: agent {agent}, chain {chain} is not finite from draw {draw} on. "
+            f"Use a smaller step_size.",
+            stacklevel=3,
+        )
+
+
+def _starts(init: Params | Callable[[Key], Params], key: Key, chains: int) -> tuple[Layout, jax.Array]:
+    """The parameters' layout, and where the chains start: (chains, dimension)."""
+    if not callable(init):
+        layout = Layout.of(init)
+        return layout, jnp.tile(layout.ravel(init), (chains, 1))
+    layout = Layout.of(init(key))
+    keys = jax.random.split(key, chains)
+    return layout, jax.vmap(lambda k: layout.ravel(init(k)))(keys)

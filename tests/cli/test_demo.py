@@ -1,0 +1,78 @@
+"""`consilience demo`, small."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from consilience.cli.app import app
+from consilience.experiments import digits
+
+SAMPLERS = ["published", "dula", "dula corrected", "centralized HMC", "agent 0 alone"]
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(app, list(arguments))
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory):
+    out = tmp_path_factory.mktemp("demo")
+    return out, invoke("demo", "--quick", "--out", str(out))
+
+
+def test_it_prints_a_table_and_saves_it_with_a_figure(quick):
+    out, result = quick
+    assert result.exit_code == 0, result.output
+    for word in (*SAMPLERS, "accuracy", "NLL", "var/ref", "accept", "rounds", "MB", "biased by design"):
+        assert word in result.output
+    rows = json.loads((out / "results.json").read_text())
+    assert [row["sampler"] for row in rows] == SAMPLERS
+    assert (out / "figure.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_cost_and_bias_are_in_the_rows(quick):
+    rows = {row["sampler"]: row for row in json.loads((quick[0] / "results.json").read_text())}
+    published = rows["published"]
+    iterations = 50 + 10 * 25
+    assert published["rounds"] == 2 * iterations
+    assert published["megabytes"] == pytest.approx(10 * iterations * 2 * 4 * (651 + 650) / 1e6)
+    assert published["bias"]
+    assert rows["centralized HMC"]["bias"] is None
+    assert rows["agent 0 alone"]["accuracy"] < 0.3
+
+
+def test_json_is_json_and_quiet_is_quiet(tmp_path):
+    result = invoke("demo", "--quick", "--json", "--quiet", "--out", str(tmp_path))
+    assert len(json.loads(result.stdout)) == len(SAMPLERS)
+    assert result.stderr == ""
+
+
+def test_help_shows_an_example():
+    assert "Example: consilience demo" in invoke("demo", "--help").output
+    assert "demo" in invoke("--help").output
+    assert invoke("--version").output.startswith("consilience ")
+
+
+def test_an_agent_learns_classes_it_never_saw():
+    """Accuracy on held-out images of the eight digits that an agent has no example of."""
+    train, test = digits.load()
+    shards = digits.shard(train, digits.AGENTS, by="label")
+    run = digits.sample(
+        digits.POSTERIOR,
+        shards,
+        digits.Network.ring(digits.AGENTS),
+        digits.Published(step_size=0.02, metropolis_after=1000),
+        init=digits.INIT,
+        num_warmup=1500,
+        num_samples=100,
+        thin=10,
+        progress=False,
+    )
+    row = digits._row("published", run, run, test)
+    assert row.worst_accuracy > 0.85
+    predicted = digits.expectation(run, lambda p: digits.log_probabilities(p, test["x"])).argmax(axis=-1)
+    for agent, shard in enumerate(shards):
+        unseen = ~np.isin(test["y"], shard["y"])
+        assert (predicted[agent] == test["y"])[unseen].mean() > 0.85

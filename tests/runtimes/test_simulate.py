@@ -1,0 +1,153 @@
+"""The simulate runtime: repeatable, indifferent to how a run is cut up, compiled once, and honest about its cost."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import consilience as cs
+from consilience.runtimes import simulate
+from consilience.runtimes.traffic import Traffic
+
+from ..samplers.harness import simulation
+from ..targets import linear_regression
+
+RING = cs.Network.ring(5)
+TARGET = linear_regression(5)
+ALONE = cs.Network.complete(1)
+SAMPLERS = {
+    "published": (cs.published(0.05, rounds={0: 1, 30: 3}), RING),
+    "dula": (cs.dula(0.01), RING),
+    "centralized_hmc": (cs.centralized_hmc(0.2, num_integration_steps=3), ALONE),
+}
+
+
+def sample(sampler, network, **options):
+    options = {"init": np.zeros(3, np.float32), "num_samples": 40, "progress": False, **options}
+    shards = TARGET.shards if network.size > 1 else cs.pool(TARGET.shards)
+    return cs.sample(TARGET.posterior, shards, network, sampler, **options)
+
+
+@pytest.mark.parametrize(("sampler", "network"), SAMPLERS.values(), ids=SAMPLERS)
+class TestDraws:
+    def test_the_same_seed_gives_the_same_draws_and_another_does_not(self, sampler, network):
+        one, same, other = (sample(sampler, network, num_chains=2, seed=s).draws for s in (3, 3, 4))
+        np.testing.assert_array_equal(one, same)
+        assert not np.array_equal(one, other)
+        assert not np.array_equal(one[:, 0], one[:, 1])  # chains differ
+
+    def test_however_a_run_is_cut_up_its_draws_are_the_same_to_the_bit(self, sampler, network):
+        whole = simulation(TARGET, network, sampler, chains=2).advance(230, 1)
+        cut = simulation(TARGET, network, sampler, chains=2)
+        chunks = [cut.advance(n, 1) for n in (1, 7, 100, 99, 23)]
+        np.testing.assert_array_equal(np.concatenate([c.positions for c in chunks]), whole.positions)
+        for name, values in whole.stats.items():
+            np.testing.assert_array_equal(np.concatenate([c.stats[name] for c in chunks]), values)
+        assert sum((c.traffic for c in chunks), Traffic()) == whole.traffic
+
+    def test_thinning_and_warm_up_drop_draws_and_change_none(self, sampler, network):
+        every = sample(sampler, network, num_samples=50)
+        some = sample(sampler, network, num_samples=8, num_warmup=10, thin=5)
+        np.testing.assert_array_equal(some.draws, every.draws[:, :, 14::5])
+        assert some.iterations == every.iterations == 50
+        assert some.traffic == every.traffic
+        for name, values in some.stats.items():
+            kept = every.stats[name][:, :, 10:].reshape(*values.shape, 5)
+            np.testing.assert_allclose(values, kept.mean(axis=-1), rtol=1e-5)
+
+    def test_a_chain_does_not_depend_on_how_many_run_beside_it(self, sampler, network):
+        two = sample(sampler, network, num_chains=2).draws
+        three = sample(sampler, network, num_chains=3).draws
+        np.testing.assert_allclose(two, three[:, :2], rtol=1e-4, atol=1e-5)
+
+    def test_neither_length_nor_settings_nor_seed_compile_anything_anew(self, sampler, network):
+        sample(sampler, network)
+        before = simulate._advance._cache_size()
+        sample(sampler, network, num_samples=77, num_warmup=5, thin=2, seed=9)
+        other = replace(sampler, step_size=sampler.step_size / 2)
+        sample(other, network if network.size == 1 else cs.Network.ring(5, weights="max-degree"))
+        assert simulate._advance._cache_size() == before
+
+    def test_ranks_and_dtypes_are_not_promoted_silently(self, sampler, network):
+        run = simulation(TARGET, network, sampler)
+        with jax.numpy_rank_promotion("raise"), jax.numpy_dtype_promotion("strict"):
+            shards = jax.tree.map(lambda leaf: leaf[0], run.inputs.shards)
+            position = jnp.ones(3)
+            kernel = sampler.resolve(network, 3).build(
+                lambda w: TARGET.posterior.local_logdensity(w, shards, network.size), Stub(network.size), position
+            )
+            state, info = kernel.step(jax.random.key(0), kernel.init(position))
+        assert state.position.dtype == position.dtype
+        assert state.iteration == 1
+        assert all(jnp.ndim(value) == 0 for value in info)
+
+    def test_float64_stays_float64(self, sampler, network):
+        with jax.enable_x64(True):
+            run = sample(sampler, network, init=np.zeros(3))
+        assert run.draws.dtype == np.float64
+        assert np.isfinite(run.draws).all()
+
+
+class Stub:
+    """Neighbors of an agent that hears only itself: a sampler runs without any runtime."""
+
+    def __init__(self, size):
+        self.size = size
+        self.index = jnp.int32(0)
+
+    def mix(self, x, rounds=1):
+        return x
+
+    def laplacian(self, x):
+        return jax.tree.map(jnp.zeros_like, x)
+
+
+def test_cost_is_counted_round_by_round():
+    iterations, chains, d = 50, 3, 3
+    run = sample(cs.published(0.05, rounds={0: 1, 30: 3}), RING, num_samples=20, num_warmup=30, num_chains=chains)
+    per_exchange = 30 * 1 + 20 * 3
+    assert run.traffic.rounds == 2 * per_exchange
+    assert run.traffic.messages == 10 * 2 * per_exchange  # five edges, both ways
+    assert run.traffic.bytes == 10 * per_exchange * chains * 4 * ((d + 1) + d)  # (g, ℵ), then ω
+    silent = sample(cs.published(0.05, gradient_tracking=False, consensus_step=False), RING, num_samples=iterations)
+    assert silent.traffic == Traffic(0, 0, 0)
+    laplacian = sample(cs.dula(0.01), RING, num_samples=iterations)
+    assert laplacian.traffic == Traffic(iterations, 10 * iterations, 10 * iterations * 4 * d)
+    assert sample(cs.published(0.05), ALONE, num_samples=iterations).traffic == Traffic(0, 0, 0)
+
+
+def test_a_function_of_the_iteration_is_a_schedule():
+    run = sample(cs.published(0.05, rounds=lambda t: 1 + t // 10), RING, num_samples=30)
+    assert run.traffic.rounds == 2 * 10 * (1 + 2 + 3)
+
+
+def test_the_device_holds_a_bounded_number_of_draws():
+    wide = cs.Posterior(lambda w: -0.5 * jnp.vdot(w, w), lambda w, batch: 0 * batch * w[0])
+    from consilience.posterior import Layout, stack_shards
+
+    layout = Layout.of(jnp.zeros(200_000))
+    shards = stack_shards([np.ones(1, np.float32)] * 5, 5)
+    sampler = cs.dula(1e-3).resolve(RING, layout.dimension)
+    run = simulate.Simulation(wide, layout, shards, RING, sampler, jnp.zeros((2, 200_000)), jax.random.key(0))
+    draw_bytes = 2 * 5 * 200_000 * 4
+    assert run.program.buffer * draw_bytes <= simulate.BUFFER_BYTES
+    assert run.program.block * draw_bytes <= simulate.NOISE_BYTES
+    sizes = [len(chunk.positions) for chunk in run.draws(10)]
+    assert sum(sizes) == 10
+    assert max(sizes) <= run.program.buffer
+
+
+def test_a_chain_per_key_starts_where_init_says():
+    run = sample(cs.published(1e-6), RING, num_samples=1, num_chains=4, init=lambda key: jax.random.normal(key, (3,)))
+    starts = run.draws[0, :, 0]
+    assert len(np.unique(starts)) == 12
+    np.testing.assert_allclose(run.draws[1, :, 0], starts, atol=1e-4)  # all agents alike
+
+
+def test_progress_is_reported_where_people_look(capsys):
+    sample(cs.dula(0.01), RING, num_samples=25, num_warmup=5, progress=True)
+    assert "dula: 30 of 30 iterations" in capsys.readouterr().err
+    sample(cs.dula(0.01), RING)
+    assert capsys.readouterr().err == ""

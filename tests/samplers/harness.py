@@ -1,0 +1,40 @@
+"""Runs of samplers on targets, as draws (agent, chain, draw, dimension) or step by step."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import consilience as cs
+from consilience.posterior import Layout, stack_shards
+from consilience.runtimes import Simulation
+from consilience.runtimes.simulate import _noise
+
+
+def simulation(target, network, sampler, start=None, chains=1, seed=0):
+    start = np.zeros(target.dimension, np.float32) if start is None else np.asarray(start, np.float32)
+    layout = Layout.of(jnp.asarray(start))
+    shards = stack_shards(target.shards if network.size > 1 else cs.pool(target.shards), network.size)
+    sampler = sampler.resolve(network, layout.dimension)
+    positions = jnp.tile(start, (chains, 1))
+    return Simulation(target.posterior, layout, shards, network, sampler, positions, jax.random.key(seed))
+
+
+def noise_of(run, iterations):
+    """The noise of the first iterations, leaves (iteration, agent, ...), of the first chain."""
+    noise = _noise(run.program, run.inputs, jnp.int32(0))
+    assert run.program.block >= iterations
+    return jax.tree.map(lambda leaf: np.asarray(leaf, float)[:iterations, 0], noise)
+
+
+def draws(target, network, sampler, **options):
+    """All draws of `cs.sample`, from a start at the posterior mean unless told otherwise."""
+    options = {"init": target.mean.astype(np.float32), "progress": False, **options}
+    shards = target.shards if network.size > 1 else cs.pool(target.shards)
+    return cs.sample(target.posterior, shards, network, sampler, **options).draws
+
+
+def draws_after(target, network, sampler, steps, seed, chains=4000):
+    """Many chains that start at exact posterior draws, each after a few steps: they must still be such draws."""
+    return draws(
+        target, network, sampler, init=target.exact, num_chains=chains, num_warmup=steps - 1, num_samples=1, seed=seed
+    )

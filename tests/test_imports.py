@@ -1,0 +1,109 @@
+"""What importing consilience costs, and what it says when something is missing."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import consilience
+
+PACKAGE = Path(consilience.__file__).parent
+LAYERS = ["network", "consensus", "posterior", "samplers", "runtimes", "results", "sampling"]
+LAYERS += ["report", "experiments", "cli"]
+HEAVY = (
+    "blackjax",
+    "numpyro",
+    "arviz_base",
+    "arviz_stats",
+    "arviz",
+    "xarray",
+    "matplotlib",
+    "typer",
+    "rich",
+    "sklearn",
+)
+BLOCK = f"""
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {(*HEAVY, "jaxtyping", "beartype")!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name.split(".")[0])
+
+sys.meta_path.insert(0, Missing())
+"""
+RUN = """
+import numpy as np
+import consilience as cs
+posterior = cs.Posterior(lambda w: -0.5 * w @ w, lambda w, b: -0.5 * (b["y"] - b["x"] @ w) ** 2)
+x = np.random.default_rng(0).standard_normal((40, 2)).astype(np.float32)
+shards = cs.shard({"x": x, "y": x.sum(1)}, agents=4)
+for sampler in (cs.published(0.05), cs.dula(1e-3)):
+    run = cs.sample(posterior, shards, cs.Network.ring(4), sampler, init=np.zeros(2, np.float32), num_samples=20)
+alone = cs.Network.complete(1)
+hmc = cs.centralized_hmc(0.1)
+run = cs.sample(posterior, cs.pool(shards), alone, hmc, init=np.zeros(2, np.float32), num_samples=20)
+"""
+
+
+def python(code: str) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
+def test_importing_consilience_imports_no_extra():
+    found = python(f"import sys, consilience; print([m for m in {HEAVY!r} if m in sys.modules])")
+    assert found.stdout.strip() == "[]", found.stderr
+
+
+def test_the_paper_s_samplers_need_jax_numpy_scipy_and_networkx_only():
+    done = python(BLOCK + RUN)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("code", "extra"),
+    [
+        (RUN + "run.summary()", "report"),
+        (RUN + "run.to_arviz()", "report"),
+        ("import consilience as cs; cs.Network.ring(4).plot()", "report"),
+        ("from consilience.experiments.digits import load; load()", "demo"),
+    ],
+    ids=["summary", "to_arviz", "plot", "demo"],
+)
+def test_a_missing_extra_is_named_with_its_install_line(code, extra):
+    done = python(BLOCK + code)
+    assert f"pip install 'consilience[{extra}]'" in done.stderr
+
+
+def test_the_command_without_its_extra_says_so_in_one_line():
+    done = python(BLOCK + "from consilience.cli import main; main()")
+    assert done.stderr.strip() == "the command line needs typer: pip install 'consilience[cli]'"
+    assert done.returncode == 1
+
+
+def modules():
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_layers_import_only_from_those_above(path):
+    layer = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    if layer not in LAYERS:
+        return  # the package's own front, and helpers below all layers
+    parents = path.relative_to(PACKAGE).parent.parts
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = parents[: len(parents) + 1 - node.level]
+            target = [*base, *(node.module or "").split(".")]
+            other = next((part for part in target if part), "")
+            if other in LAYERS:
+                assert LAYERS.index(other) <= LAYERS.index(layer), f"{path.name} imports {other}"
+
+
+def test_no_sampler_knows_of_an_axis_of_agents():
+    for path in (PACKAGE / "samplers").glob("*.py"):
+        names = {node.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Name)}
+        names |= {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
+        assert not names & {"vmap", "axis_index", "psum", "pmean", "all_gather", "ppermute", "AGENTS"}, path.name

@@ -1,0 +1,96 @@
+"""What `cs.sample` refuses before the first draw, and says."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import consilience as cs
+
+from .targets import REGRESSION, linear_regression
+
+RING = cs.Network.ring(4)
+TARGET = linear_regression(4)
+GOOD = {
+    "posterior": REGRESSION,
+    "shards": TARGET.shards,
+    "network": RING,
+    "sampler": cs.published(0.05),
+    "init": np.zeros(3, np.float32),
+    "num_samples": 5,
+    "progress": False,
+}
+
+
+def poisoned(agent, value):
+    shards = [dict(s) for s in TARGET.shards]
+    shards[agent]["y"] = np.where(np.arange(len(shards[agent]["y"])) == 2, value, shards[agent]["y"])
+    return shards
+
+
+def prior(w):
+    return -0.5 * jnp.vdot(w, w)
+
+
+REFUSED = {
+    "infinite likelihood": ({"shards": poisoned(2, np.float32(np.inf))}, r"agent 2: the log-likelihood is -inf at"),
+    "NaN data": ({"shards": poisoned(3, np.float32(np.nan))}, r"agent 3: y has NaN in 1 of 15 rows, .* row 2"),
+    "start off the prior": (
+        {
+            "posterior": cs.Posterior(lambda w: jnp.log(w[0]), REGRESSION.log_likelihood),
+            "init": -np.ones(3, np.float32),
+        },
+        r"log_prior is nan at the start of chain 0\. Choose an init inside",
+    ),
+    "kink at the start": (
+        {"posterior": cs.Posterior(prior, lambda w, b: b["y"] * 0 + jnp.sqrt(jnp.abs(w[0])))},
+        r"agent 0: the gradient of the log density is inf",
+    ),
+    "summed likelihood": (
+        {"posterior": cs.Posterior(prior, lambda w, b: REGRESSION.log_likelihood(w, b).sum())},
+        r"one number per example, shape \(15,\).*float32 of shape \(\)\. Leave out the sum",
+    ),
+    "matrix likelihood": (
+        {"posterior": cs.Posterior(prior, lambda w, b: b["x"] * w)},
+        r"float32 of shape \(15, 3\)\. Sum over other axes",
+    ),
+    "whole-number likelihood": (
+        {"posterior": cs.Posterior(prior, lambda w, b: jnp.zeros(15, int))},
+        r"must return real numbers",
+    ),
+    "vector prior": ({"posterior": cs.Posterior(lambda w: -(w**2), REGRESSION.log_likelihood)}, r"Add \.sum\(\)"),
+    "whole-number start": ({"init": np.zeros(3, int)}, r"params has dtype int"),
+    "too few shards": ({"shards": TARGET.shards[:3]}, r"3 shards for 4 agents"),
+    "samples": ({"num_samples": 0}, r"num_samples = 0: a whole number of at least 1"),
+    "warmup": ({"num_warmup": -1}, r"num_warmup = -1"),
+    "chains": ({"num_chains": 1.0}, r"num_chains = 1\.0"),
+    "thin": ({"thin": True}, r"thin = True"),
+    "network": ({"network": RING.graph}, r"network is a Graph; .*cs\.Network\.from_networkx"),
+    "sampler": ({"sampler": cs.published}, r"sampler is the class .*cs\.published\(step_size="),
+    "posterior": ({"posterior": prior}, r"posterior is a function; .*cs\.Posterior\(log_prior, log_likelihood\)"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), REFUSED.values(), ids=REFUSED)
+def test_bad_input_is_refused_before_the_first_draw(change, message, monkeypatch):
+    monkeypatch.setattr("consilience.sampling.Simulation", None)  # never reached
+    with pytest.raises((ValueError, TypeError), match=message):
+        cs.sample(**{**GOOD, **change})
+
+
+def test_divergence_is_said_aloud():
+    with pytest.warns(UserWarning, match=r"the sampler diverged: agent \d, chain 0 is not finite from draw \d+ on"):
+        run = cs.sample(**{**GOOD, "sampler": cs.dula(1e3), "num_samples": 400})
+    assert any("diverged" in text for text in run.summary().warnings)
+
+
+def test_parameters_may_be_any_pytree():
+    def likelihood(params, batch):
+        x, y = batch
+        return -0.5 * (y - x @ params["w"] - params["bias"][0]) ** 2
+
+    posterior = cs.Posterior(lambda p: -0.5 * (jnp.vdot(p["w"], p["w"]) + p["bias"][0] ** 2), likelihood)
+    shards = [(s["x"], s["y"]) for s in TARGET.shards]
+    init = {"w": np.zeros(3, np.float32), "bias": (0.0,)}
+    run = cs.sample(posterior, shards, RING, cs.published(0.05), init=init, num_samples=6, num_chains=2, progress=False)
+    assert run.draws["w"].shape == (4, 2, 6, 3)
+    assert run.draws["bias"][0].shape == (4, 2, 6)

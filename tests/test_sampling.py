@@ -1,5 +1,6 @@
 """What `cs.sample` refuses before the first draw, and says."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -57,6 +58,9 @@ REFUSED = {
         {"posterior": cs.Posterior(prior, lambda w, b: jnp.zeros(15, int))},
         r"must return real numbers",
     ),
+    "prior of nothing": ({"posterior": cs.Posterior(lambda w: None, REGRESSION.log_likelihood)}, r"A flat prior is"),
+    "seed": ({"seed": 2**32}, r"seed = 4294967296: a whole number from 0 to 2\^32 - 1"),
+    "no seed": ({"seed": None}, r"seed = None"),
     "vector prior": ({"posterior": cs.Posterior(lambda w: -(w**2), REGRESSION.log_likelihood)}, r"Add \.sum\(\)"),
     "whole-number start": ({"init": np.zeros(3, int)}, r"params has dtype int"),
     "too few shards": ({"shards": TARGET.shards[:3]}, r"3 shards for 4 agents"),
@@ -72,7 +76,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("change", "message"), REFUSED.values(), ids=REFUSED)
 def test_bad_input_is_refused_before_the_first_draw(change, message, monkeypatch):
-    monkeypatch.setattr("consilience.sampling.Simulation", None)  # never reached
+    monkeypatch.setattr("consilience.sampling.Simulation.advance", None)  # never reached
     with pytest.raises((ValueError, TypeError), match=message):
         cs.sample(**{**GOOD, **change})
 
@@ -81,6 +85,52 @@ def test_divergence_is_said_aloud():
     with pytest.warns(UserWarning, match=r"the sampler diverged: agent \d, chain 0 is not finite from draw \d+ on"):
         run = cs.sample(**{**GOOD, "sampler": cs.dula(1e3), "num_samples": 400})
     assert any("diverged" in text for text in run.summary().warnings)
+
+
+def test_draws_that_stay_finite_while_the_gradient_is_nan_are_reported():
+    posterior = cs.Posterior(lambda w: -jnp.sum(w**1.5), REGRESSION.log_likelihood)  # NaN below zero
+    with pytest.warns(UserWarning, match="the sampler diverged"):
+        run = cs.sample(
+            **{
+                **GOOD,
+                "posterior": posterior,
+                "sampler": cs.published(0.3),
+                "init": np.ones(3, np.float32),
+                "num_samples": 300,
+            }
+        )
+    assert np.isfinite(run.draws).all()
+    assert any("diverged" in text for text in run.summary().warnings)
+
+
+def test_a_flat_prior_may_be_a_plain_zero():
+    flat = cs.Posterior(lambda w: 0, REGRESSION.log_likelihood)
+    assert np.isfinite(cs.sample(**{**GOOD, "posterior": flat}).draws).all()
+
+
+@jax.tree_util.register_pytree_node_class
+class CallableParams:
+    """Parameters that can be called, as neural networks are."""
+
+    def __init__(self, w):
+        self.w = w
+
+    def __call__(self, x):
+        return x @ self.w
+
+    def tree_flatten(self):
+        return (self.w,), None
+
+    @classmethod
+    def tree_unflatten(cls, _, leaves):
+        return cls(*leaves)
+
+
+def test_a_callable_pytree_is_a_start_and_not_a_function_that_makes_one():
+    posterior = cs.Posterior(lambda m: -0.5 * jnp.vdot(m.w, m.w), lambda m, b: -0.5 * (b["y"] - m(b["x"])) ** 2)
+    run = cs.sample(**{**GOOD, "posterior": posterior, "init": CallableParams(jnp.zeros(3))})
+    plain = cs.sample(**GOOD)
+    np.testing.assert_allclose(run.draws.w, plain.draws, rtol=1e-5)
 
 
 def test_parameters_may_be_any_pytree():

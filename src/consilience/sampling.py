@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from ._types import Batch, Key, Params
 from .network import Network
-from .posterior import Layout, Posterior, check_posterior, check_start, stack_shards
+from .posterior import Layout, Posterior, check_posterior, stack_shards
 from .results import Run
 from .runtimes import Simulation
 from .runtimes.progress import progress_bar
@@ -33,7 +34,7 @@ def sample(
     num_chains: int = 1,
     thin: int = 1,
     seed: int = 0,
-    progress: bool = True,
+    progress: bool | str = True,
 ) -> Run:
     """Sample one posterior over a network, no agent seeing another's data.
 
@@ -48,36 +49,41 @@ def sample(
       num_chains: independent chains, run side by side.
       thin: iterations per kept draw.
       seed: the same seed gives the same draws.
-      progress: show a bar.
+      progress: show a bar; a string is its label.
     """
     _check_arguments(posterior, network, sampler)
     _check_counts(num_samples=(num_samples, 1), num_warmup=(num_warmup, 0), num_chains=(num_chains, 1), thin=(thin, 1))
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**32:
+        raise ValueError(f"seed = {seed!r}: a whole number from 0 to 2^32 - 1 is needed.")
+
     for_start, for_run = jax.random.split(jax.random.key(seed))
     layout, positions = _starts(init, for_start, num_chains)
     stacked = stack_shards(shards, network.size)
     check_posterior(posterior, layout.unravel(positions[0]), jax.tree.map(lambda leaf: leaf[0], stacked.batch))
     sampler = sampler.resolve(network, layout.dimension)
-    check_start(posterior, layout, stacked, network.size, positions)
 
     began = time.perf_counter()
     simulation = Simulation(posterior, layout, stacked, network, sampler, positions, for_run)
     draws = np.empty((num_samples, num_chains, network.size, layout.dimension), layout.dtype)
-    stats: list[dict[str, np.ndarray]] = []
+    stats: dict[str, list[np.ndarray]] = defaultdict(list)
     traffic, kept = Traffic(), 0
-    with progress_bar(sampler.name, num_warmup + num_samples * thin, progress) as report:
+    label = progress if isinstance(progress, str) else sampler.name
+    with progress_bar(label, num_warmup + num_samples * thin, bool(progress)) as report:
         for chunk in simulation.warm_up(num_warmup):
             traffic += chunk.traffic
             report(chunk.iterations)
         for chunk in simulation.draws(num_samples, thin):
             draws[kept : kept + len(chunk.positions)] = chunk.positions
             kept += len(chunk.positions)
-            stats.append(chunk.stats)
+            for name, values in chunk.stats.items():
+                stats[name].append(values)
             traffic += chunk.traffic
             report(chunk.iterations)
-    _warn_of_divergence(draws)
+    raw_stats = {name: np.concatenate(chunks) for name, chunks in stats.items()}
+    _warn_of_divergence(draws, raw_stats)
     return Run(
         positions=draws,
-        raw_stats={name: np.concatenate([chunk[name] for chunk in stats]) for name in stats[0]},
+        raw_stats=raw_stats,
         layout=layout,
         sampler=sampler,
         network=network,
@@ -109,20 +115,21 @@ def _check_counts(**counts: tuple[Any, int]) -> None:
             raise ValueError(f"{name} = {value!r}: a whole number of at least {least} is needed.")
 
 
-def _warn_of_divergence(draws: np.ndarray) -> None:
-    bad = np.argwhere(~np.isfinite(draws).all(axis=-1))
-    if len(bad):
-        draw, chain, agent = bad[0]
+def _warn_of_divergence(draws: np.ndarray, stats: dict[str, np.ndarray]) -> None:
+    """Say where a chain left the numbers; its draws may stay finite while all it computes has become NaN."""
+    bad = ~np.isfinite(draws).all(axis=-1)
+    for values in stats.values():
+        bad |= ~np.isfinite(values)
+    for draw, chain, agent in np.argwhere(bad)[:1]:
         warnings.warn(
-            f"the sampler diverged: agent {agent}, chain {chain} is not finite from draw {draw} on. "
-            f"Use a smaller step_size.",
+            f"the sampler diverged: agent {agent}, chain {chain} is not finite from draw {draw} on. Use smaller steps.",
             stacklevel=3,
         )
 
 
 def _starts(init: Params | Callable[[Key], Params], key: Key, chains: int) -> tuple[Layout, jax.Array]:
     """The parameters' layout, and where the chains start: (chains, dimension)."""
-    if not callable(init):
+    if jax.tree.leaves(init) != [init] or not callable(init):  # a pytree may be callable too, as a network is
         layout = Layout.of(init)
         return layout, jnp.tile(layout.ravel(init), (chains, 1))
     layout = Layout.of(init(key))

@@ -1,7 +1,9 @@
 """`consilience demo`, small."""
 
 import json
+from dataclasses import replace
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -25,6 +27,7 @@ def quick(tmp_path_factory):
 def test_it_prints_a_table_and_saves_it_with_a_figure(quick):
     out, result = quick
     assert result.exit_code == 0, result.output
+    assert "reference: 12 of 12 iterations" in result.output
     for word in (*SAMPLERS, "accuracy", "NLL", "var/ref", "accept", "rounds", "MB", "biased by design"):
         assert word in result.output
     rows = json.loads((out / "results.json").read_text())
@@ -41,6 +44,30 @@ def test_cost_and_bias_are_in_the_rows(quick):
     assert published["bias"]
     assert rows["centralized HMC"]["bias"] is None
     assert rows["agent 0 alone"]["accuracy"] < 0.3
+
+
+def test_figures_mean_what_the_table_says(quick):
+    """Of a made-up run of known draws: twice the reference's sd, and a classifier that is always right."""
+    train, test = digits.load()
+    options = {"init": digits.INIT, "num_samples": 50, "progress": False}
+    reference = digits.sample(
+        digits.POSTERIOR, [train], digits.Network.complete(1), digits.CentralizedHMC(0.02), **options
+    )
+    wide = replace(reference, positions=2 * reference.positions)
+    assert digits._row("wide", wide, reference, test).variance_ratio == pytest.approx(4, rel=1e-5)
+    row = digits._row("same", reference, reference, test)
+    assert row.variance_ratio == pytest.approx(1)
+    predicted = digits.expectation(reference, lambda p: jnp.exp(digits.log_probabilities(p, test["x"])))[0]
+    assert row.nll == pytest.approx(-np.log(predicted[np.arange(len(test["y"])), test["y"]]).mean(), rel=1e-5)
+    assert row.accuracy == pytest.approx((predicted.argmax(axis=1) == test["y"]).mean())
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_the_first_draw(tmp_path):
+    (tmp_path / "file").write_text("")
+    result = invoke("demo", "--quick", "--out", str(tmp_path / "file" / "x"))
+    assert result.exit_code == 1
+    assert "iterations" not in result.output
+    assert "Traceback" not in result.output
 
 
 def test_json_is_json_and_quiet_is_quiet(tmp_path):

@@ -3,6 +3,7 @@
 import networkx as nx
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 import consilience as cs
 from consilience.network import weights as weights_module
@@ -57,20 +58,82 @@ def test_known_rates():
     assert cs.Network.star(10).laplacian_norm == pytest.approx(10)
 
 
-def test_metropolis_and_max_degree_differ_on_a_path():
-    assert cs.Network.path(3).weights[0, 1] == pytest.approx(1 / 3)
-    assert cs.Network.star(4, weights="max-degree").weights[1, 1] == pytest.approx(3 / 4)
+# Edges in no order, degrees 1 to 4: metropolis and max-degree differ, and a weight on the wrong edge shows.
+LOPSIDED = nx.Graph([(4, 2), (0, 5), (2, 0), (3, 2), (1, 2), (5, 1)])
 
 
-def test_a_given_matrix_is_taken_as_it_is():
-    W = 0.2 * RING5 + 0.6 * np.eye(5)
-    network = cs.Network.ring(5, weights=W)
-    np.testing.assert_allclose(network.weights, W)
+@pytest.mark.parametrize("rule", ["metropolis", "max-degree"])
+def test_rules_entry_by_entry_on_a_lopsided_graph(rule):
+    graph = nx.Graph()
+    graph.add_nodes_from(range(6))
+    graph.add_edges_from(LOPSIDED.edges)
+    degree = dict(graph.degree)
+    expected = np.zeros((6, 6))
+    for i, j in graph.edges:
+        expected[i, j] = expected[j, i] = 1 / (1 + (max(degree[i], degree[j]) if rule == "metropolis" else 4))
+    np.fill_diagonal(expected, 1 - expected.sum(axis=1))
+    np.testing.assert_allclose(cs.Network.from_networkx(graph, weights=rule).weights, expected)
+
+
+@pytest.mark.parametrize(
+    "wrap", [np.asarray, lambda W: W.astype(np.float32), csr_array], ids=["numpy", "float32", "sparse"]
+)
+def test_a_given_matrix_is_taken_entry_by_entry(wrap):
+    graph = nx.Graph()
+    graph.add_nodes_from(range(6))
+    graph.add_edges_from(LOPSIDED.edges)
+    W = np.zeros((6, 6))
+    for k, (i, j) in enumerate(graph.edges):
+        W[i, j] = W[j, i] = 0.05 + 0.02 * k
+    np.fill_diagonal(W, 1 - W.sum(axis=1))
+    network = cs.Network.from_networkx(graph, weights=wrap(W))
+    np.testing.assert_allclose(network.weights, W, atol=1e-6)
     assert network.rule == "given"
 
 
-def test_lanczos_finds_what_dense_algebra_finds(monkeypatch):
-    network = cs.Network.random_regular(200, 4)
+BUILT = {
+    "path": (cs.Network.path(4), nx.path_graph(4)),
+    "star": (cs.Network.star(5), nx.star_graph(4)),
+    "grid": (cs.Network.grid(2, 3), nx.Graph([(0, 1), (1, 2), (3, 4), (4, 5), (0, 3), (1, 4), (2, 5)])),
+    "hypercube": (cs.Network.hypercube(2), nx.Graph([(0, 1), (0, 2), (1, 3), (2, 3)])),
+    "exponential": (
+        cs.Network.exponential(6),
+        nx.Graph([(i, (i + hop) % 6) for i in range(6) for hop in (1, 2, 4)]),
+    ),
+    "torus": (
+        cs.Network.torus(3, 3),
+        nx.Graph(
+            [(3 * r + c, 3 * r + (c + 1) % 3) for r in range(3) for c in range(3)]
+            + [(3 * r + c, 3 * ((r + 1) % 3) + c) for r in range(3) for c in range(3)]
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("network", "graph"), BUILT.values(), ids=BUILT)
+def test_builders_link_whom_they_say(network, graph):
+    assert set(network.edges) == {tuple(sorted(edge)) for edge in graph.edges}
+
+
+def test_random_graphs_have_the_degree_and_density_asked_for():
+    assert set(cs.Network.random_regular(20, 4).degrees) == {4}
+    assert 0.3 < len(cs.Network.erdos_renyi(40, 0.4).edges) / (40 * 39 / 2) < 0.5
+
+
+def test_a_matrix_without_self_weights_is_fine_where_it_mixes():
+    network = cs.Network.complete(6, weights=(1 - np.eye(6)) / 5)
+    assert network.beta == pytest.approx(0.2)
+    assert network.diameter == 1
+
+
+def test_scipy_sparse_adjacency_is_an_adjacency():
+    assert cs.Network.from_adjacency(nx.adjacency_matrix(nx.cycle_graph(5))).edges == cs.Network.ring(5).edges
+
+
+@pytest.mark.parametrize(
+    "network", [cs.Network.random_regular(200, 4), cs.Network.ring(300), cs.Network.star(200)], ids=repr
+)
+def test_lanczos_finds_what_dense_algebra_finds(network, monkeypatch):
     dense = network.beta
     monkeypatch.setattr(weights_module, "DENSE_LIMIT", 10)
     assert weights_module.mixing_rate(network._sparse_weights) == pytest.approx(dense, abs=1e-9)
@@ -106,6 +169,11 @@ def swapped(i, j, value):
     return W
 
 
+def lazy(size):
+    path = nx.to_numpy_array(nx.path_graph(size))
+    return np.eye(size) + 2e-6 * (path - np.diag(path.sum(axis=1)))
+
+
 REFUSED = {
     "the paper's ring matrix": (
         lambda: cs.Network.ring(5, weights=(np.eye(5) + RING5) / 5),
@@ -138,12 +206,31 @@ REFUSED = {
     "weights as adjacency": (lambda: cs.Network.from_adjacency(RING5 / 3), r"neither 0 nor 1"),
     "not square": (lambda: cs.Network.from_adjacency(np.ones((2, 3))), r"square matrix"),
     "directed": (lambda: cs.Network.from_networkx(nx.DiGraph([(0, 1)])), r"nx\.Graph\(graph\)"),
+    "multigraph": (lambda: cs.Network(nx.MultiGraph([(0, 1)])), r"nx\.Graph\(graph\)"),
+    "self-loop, constructed": (lambda: cs.Network(nx.Graph([(0, 1), (1, 1)])), r"node 1 is linked to itself"),
+    "barely mixing": (
+        lambda: cs.Network.ring(5, weights=np.eye(5) + 1e-13 * (RING5 - 2 * np.eye(5))),
+        r"Give edge \(0, 1\) a positive weight",
+    ),
+    "lazy": (
+        lambda: cs.Network.path(600, weights=lazy(600)),
+        r"β = 1 - .*: agents keep so much of their own value that nothing spreads",
+    ),
+    "bool": (lambda: cs.Network.complete(True), r"size = True"),
+    "odd degree": (lambda: cs.Network.random_regular(6, 2.0), r"degree = 2\.0"),
+    "disconnected regular": (
+        lambda: cs.Network.random_regular(10, 2, seed=3),
+        r"another seed, or a degree of at least 3",
+    ),
     "networkx self-loop": (lambda: cs.Network.from_networkx(nx.Graph([(0, 1), (1, 1)])), r"node 1 is linked to itself"),
     "no agents": (lambda: cs.Network.from_networkx(nx.Graph()), r"at least one agent"),
     "ring of two": (lambda: cs.Network.ring(2), r"size = 2: a whole number of at least 3"),
     "ring of half": (lambda: cs.Network.ring(2.5), r"size = 2\.5"),
     "odd regular": (lambda: cs.Network.random_regular(5, 3), r"random_regular\(6, 3\)"),
-    "sparse random": (lambda: cs.Network.erdos_renyi(20, 0.05), r"disconnected.*another seed.*0\.15"),
+    "sparse random": (
+        lambda: cs.Network.erdos_renyi(20, 0.05),
+        r"disconnected\. Take another seed, or a probability well above .* 0\.15",
+    ),
     "probability": (lambda: cs.Network.erdos_renyi(20, 1.5), r"probability = 1\.5"),
 }
 
@@ -152,3 +239,8 @@ REFUSED = {
 def test_refused_with_the_place_and_the_fix(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_what_is_no_graph_is_refused():
+    with pytest.raises(TypeError, match=r"a networkx graph is needed, this is a ndarray"):
+        cs.Network.from_networkx(np.eye(3))

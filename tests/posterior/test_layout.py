@@ -35,11 +35,19 @@ def test_equal_layouts_are_equal_keys():
 def test_a_bare_number_and_a_bare_array_are_parameters():
     assert Layout.of(1.5).dimension == 1
     assert Layout.of(jnp.zeros((2, 2))).names == ("params",)
+    assert Layout.of({"linear/~/w": 1.0}).names == ("linear.~.w",)
 
 
 @pytest.mark.parametrize(
     ("params", "message"),
-    [({}, "no parameters"), ({"n": jnp.arange(3)}, "n has dtype int32"), ({"s": "text"}, "s is a str")],
+    [
+        ({}, "no parameters"),
+        ({"n": jnp.arange(3)}, "n has dtype int32"),
+        ({"s": "text"}, "s is a str"),
+        (jnp.zeros(0), "size zero only"),
+        ({"a": {"b": 1.0}, "a.b": 2.0}, "two parameters are called 'a.b'"),
+        ({"draw": 1.0}, "'draw' is the name of a dimension"),
+    ],
 )
 def test_what_cannot_be_sampled_is_refused(params, message):
     with pytest.raises((TypeError, ValueError), match=message):

@@ -1,9 +1,12 @@
 """Splits, padding and masks: nothing lost, nothing counted twice, and bad data refused by the agent's name."""
 
+from collections import namedtuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 import consilience as cs
 from consilience.posterior import Shard, stack_shards
@@ -71,6 +74,20 @@ def test_feature_blocks_keep_all_rows_and_zero_the_rest(blocks):
     assert all(s["x"].dtype == np.float32 and np.array_equal(s["y"], DATA["y"]) for s in shards)
 
 
+def test_features_are_masked_by_their_place_not_by_their_values():
+    """An autoencoder's target is the same array as its input, and stays whole."""
+    shards = cs.shard((DATA["x"], DATA["x"]), 5, by="features")
+    assert all(np.array_equal(s[1], DATA["x"]) and s[0].any(axis=0).sum() == 1 for s in shards)
+    named = namedtuple("Data", "x y")(DATA["x"], DATA["y"])
+    assert type(cs.shard(named, 5, by="features")[0]).__name__ == "Data"
+    np.testing.assert_array_equal(sum(cs.shard(DATA["x"], 5, by="features")), DATA["x"])
+
+
+def test_jax_arrays_and_wide_integers_that_fit_are_data():
+    shards = cs.shard({"x": jnp.asarray(DATA["x"]), "y": DATA["y"].astype(np.int64)}, 3)
+    assert stack_shards(shards, 3).batch["y"].dtype == jnp.int32
+
+
 def test_pool_undoes_a_split_and_stacks_feature_blocks():
     assert len(cs.pool(cs.shard(DATA, 3))[0]["x"]) == ROWS
     assert len(cs.pool(cs.shard(DATA, 5, by="features"))[0]["x"]) == 5 * ROWS
@@ -127,6 +144,14 @@ REFUSED_SHARDS = {
     "count": (cs.shard(DATA, 2), r"there are 2 shards for 3 agents"),
     "not a list": (DATA, r"shards is a dict; .*cs\.shard\(data, agents=3\)"),
     "nothing": ([{}, {}, {}], r"agent 0 has no arrays"),
+    "too large": (
+        [{"t": np.array([1, 2]), "y": Y[:2]}] * 2 + [{"t": np.array([1, 3_000_000_000]), "y": Y[:2]}],
+        r"agent 2: t has 3000000000 in row 1, which int32 cannot hold",
+    ),
+    "too large a float": ([{"x": np.array([1e300])}] * 3, r"agent 0: x has 1e\+300 in row 0, which float32 cannot"),
+    "lists": ([{"x": [1.0, 2.0]}] * 3, r"x\.0 is a single number.*Write lists as np\.asarray"),
+    "sparse": ([csr_array(np.eye(3))] * 3, r"agent 0: the data is a sparse matrix"),
+    "masked": ([np.ma.masked_array([1.0, 2.0], [0, 1])] * 3, r"agent 0: the data has masked entries"),
 }
 
 
@@ -140,6 +165,9 @@ REFUSED_SPLITS = {
     "unknown": ({"by": "class"}, r'by=\'class\' is not one of "iid"'),
     "too few classes": ({"by": "label", "agents": 7}, r"6 classes cannot be dealt to 7 agents"),
     "no label": ({"by": "label", "label": "z"}, r"label: data has 'x', 'y'; say which"),
+    "NaN label": ({"by": "dirichlet", "label": np.full(ROWS, np.nan)}, r"the class of row 0 is NaN"),
+    "by nothing": ({"by": None}, r"by=None is not one of"),
+    "agents as text": ({"agents": "3"}, r"agents = '3': a whole number"),
     "label shape": ({"by": "label", "label": "x"}, r"one class per row is needed"),
     "alpha": ({"by": "dirichlet", "alpha": 0}, r"alpha = 0"),
     "hopeless alpha": ({"by": "dirichlet", "alpha": 1e-4, "agents": 30}, r"Use a larger alpha"),
@@ -161,3 +189,30 @@ REFUSED_SPLITS = {
 def test_bad_splits_are_refused(options, message):
     with pytest.raises((ValueError, TypeError), match=message):
         cs.shard(DATA, **{"agents": 3, **options})
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "message"),
+    [
+        (DATA["x"], {"by": "label"}, r"label: data is a single array; pass a dict"),
+        (DATA["x"], {"by": "features", "feature": 0}, r"data is a single array, and all of it is features"),
+        ((DATA["x"], DATA["y"]), {"by": "label", "label": 2}, r"label = 2: data is a tuple of 2"),
+        ((DATA["x"], DATA["y"]), {"by": "label", "label": "y"}, r"label = 'y': data is a tuple of 2"),
+    ],
+)
+def test_parts_of_the_data_that_are_not_there_are_refused(data, options, message):
+    with pytest.raises(ValueError, match=message):
+        cs.shard(data, 3, **options)
+
+
+@pytest.mark.parametrize(
+    ("shards", "message"),
+    [
+        (DATA, "pool takes a list"),
+        ([], "pool takes a list"),
+        ([(X,), (X[:, :2],)], r"agent 1: an example of 0 has shape"),
+    ],
+)
+def test_what_cannot_be_pooled_is_refused(shards, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        cs.pool(shards)

@@ -42,13 +42,23 @@ def test_columns_are_arviz_figures_worst_agent_first(run):
     draws = run.draws.astype(float)
     assert summary.names == ("params[0]", "params[1]", "params[2]")
     np.testing.assert_allclose(summary.columns["mean"], draws.mean(axis=(0, 1, 2)))
-    sds = draws.reshape(4, -1, 3).std(axis=1, ddof=1)
+    sds = draws.reshape(4, -1, 3).std(axis=1)
     np.testing.assert_allclose(summary.columns["sd"], sds.mean(axis=0))
     bulk = [[array_stats.ess(draws[a, :, :, k], chain_axis=0, draw_axis=1) for k in range(3)] for a in range(4)]
     np.testing.assert_allclose(summary.columns["ess_bulk"], np.min(bulk, axis=0))
+    tail = [
+        [
+            array_stats.ess(draws[a, :, :, k], chain_axis=0, draw_axis=1, method="tail", prob=(0.05, 0.95))
+            for k in range(3)
+        ]
+        for a in range(4)
+    ]
+    np.testing.assert_allclose(summary.columns["ess_tail"], np.min(tail, axis=0))
     r_hat = [[array_stats.rhat(draws[a, :, :, k], chain_axis=0, draw_axis=1) for k in range(3)] for a in range(4)]
     np.testing.assert_allclose(summary.columns["r_hat"], np.max(r_hat, axis=0))
-    np.testing.assert_allclose(run.summary(agent=2).columns["mean"], draws[2].mean(axis=(0, 1)))
+    alone = run.summary(agent=2)
+    np.testing.assert_allclose(alone.columns["mean"], draws[2].mean(axis=(0, 1)))
+    assert alone.acceptance == pytest.approx(run.stats["is_accepted"][2].mean())
     with pytest.raises(IndexError, match=r"agent 4 is not one of 0 \.\.\. 3"):
         run.summary(agent=4)
 
@@ -85,6 +95,29 @@ def test_an_exact_sampler_has_no_bias_warning_and_one_chain_is_mentioned():
     assert not any("bias" in w for w in warnings)
     assert any("one chain" in w for w in warnings)
     assert run.consensus_error == 0
+
+
+def test_a_chain_that_never_moved_is_not_called_perfect(run):
+    draws = np.random.default_rng(0).standard_normal((4, 3, 300, 3))
+    draws[1, 2] = 0.5
+    summary = synthetic(draws, run).summary()
+    assert np.isnan(summary.columns["ess_bulk"]).all()
+    assert "1 of 12 chains never moved: no proposal was taken. Use smaller steps." in summary.warnings
+    assert not any("never moved" in text for text in synthetic(draws, run).summary(agent=0).warnings)
+
+
+def test_diagnostics_of_many_parameters_are_taken_of_some_and_it_is_said(run):
+    summary = run.summary(diagnosed=8)
+    assert np.isnan(summary.columns["ess_bulk"]).tolist() == [False, True, False]
+    assert not np.isnan(summary.columns["mean"]).any()
+    assert "ESS and R-hat were computed for 2 of 3 parameters." in summary.warnings
+    assert not np.isnan(run.summary(diagnosed=None).columns["ess_bulk"]).any()
+
+
+def test_a_run_of_three_draws_has_no_diagnostics_and_says_so(run):
+    summary = synthetic(np.random.default_rng(0).standard_normal((4, 3, 3, 3)), run).summary()
+    assert any("fewer than 4 draws" in text for text in summary.warnings)
+    assert "nan" in str(summary)
 
 
 def test_chains_that_disagree_are_reported(run):

@@ -1,6 +1,7 @@
 """The simulate runtime: repeatable, indifferent to how a run is cut up, compiled once, and honest about its cost."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +9,9 @@ import numpy as np
 import pytest
 
 import consilience as cs
+from consilience.consensus import edge_lists
 from consilience.runtimes import simulate
+from consilience.runtimes.lanes import AGENTS, LaneNeighbors
 from consilience.runtimes.traffic import Traffic
 
 from ..samplers.harness import simulation
@@ -62,24 +65,30 @@ class TestDraws:
         three = sample(sampler, network, num_chains=3).draws
         np.testing.assert_allclose(two, three[:, :2], rtol=1e-4, atol=1e-5)
 
-    def test_neither_length_nor_settings_nor_seed_compile_anything_anew(self, sampler, network):
-        sample(sampler, network)
-        before = simulate._advance._cache_size()
+    def test_neither_length_nor_settings_nor_seed_compile_anything_anew(self, sampler, network, compilations):
+        sample(sampler, network, num_warmup=1)
+        compilations.clear()
         sample(sampler, network, num_samples=77, num_warmup=5, thin=2, seed=9)
         other = replace(sampler, step_size=sampler.step_size / 2)
         sample(other, network if network.size == 1 else cs.Network.ring(5, weights="max-degree"))
-        assert simulate._advance._cache_size() == before
+        assert compilations == []
+        sample(sampler, network, num_chains=7)
+        assert compilations  # the listener listens
 
     def test_ranks_and_dtypes_are_not_promoted_silently(self, sampler, network):
-        run = simulation(TARGET, network, sampler)
         with jax.numpy_rank_promotion("raise"), jax.numpy_dtype_promotion("strict"):
-            shards = jax.tree.map(lambda leaf: leaf[0], run.inputs.shards)
-            position = jnp.ones(3)
-            kernel = sampler.resolve(network, 3).build(
-                lambda w: TARGET.posterior.local_logdensity(w, shards, network.size), Stub(network.size), position
-            )
-            state, info = kernel.step(jax.random.key(0), kernel.init(position))
-        assert state.position.dtype == position.dtype
+            run = sample(sampler, network, num_chains=2)
+        assert run.draws.dtype == np.float32
+
+    def test_a_kernel_is_blackjax_s_pair(self, sampler, network):
+        """init and step, for one agent, without any runtime."""
+        shard = jax.tree.map(lambda leaf: leaf[0], simulation(TARGET, network, sampler).inputs.shards)
+        position = jnp.ones(3)
+        kernel = sampler.resolve(network, 3).build(
+            lambda w: TARGET.posterior.local_logdensity(w, shard, network.size), Stub(network.size), position
+        )
+        state, info = kernel.step(jax.random.key(0), kernel.init(position))
+        assert state.position.shape == position.shape
         assert state.iteration == 1
         assert all(jnp.ndim(value) == 0 for value in info)
 
@@ -102,6 +111,104 @@ class Stub:
 
     def laplacian(self, x):
         return jax.tree.map(jnp.zeros_like, x)
+
+
+@pytest.fixture
+def compilations():
+    """The durations of XLA compilations, as they happen."""
+    seen = []
+
+    def listen(event, duration, **_):
+        if event == "/jax/core/compile/backend_compile_duration":
+            seen.append(duration)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield seen
+    jax.monitoring.unregister_event_duration_listener(listen)
+
+
+class TestCompiledCodeIsFoundByWhatItComputes:
+    """Never by the name of a function that has come to mean something else."""
+
+    DATA: ClassVar = [{"z": np.ones(4, np.float32)}]
+
+    def run(self, log_prior, **options):
+        posterior = cs.Posterior(log_prior, lambda w, batch: -0.5 * (batch["z"] - w) ** 2)
+        options = {"init": 0.5, "num_samples": 400, "progress": False, **options}
+        return cs.sample(posterior, self.DATA, ALONE, cs.centralized_hmc(0.1, num_integration_steps=3), **options).draws
+
+    def test_a_global_that_changed(self):
+        scale = 1.0
+
+        def log_prior(w):
+            return -0.5 * scale * w**2
+
+        before = self.run(log_prior).mean()
+        scale = 100.0
+        assert abs(self.run(log_prior).mean()) < 0.2 < before
+
+    def test_an_object_that_changed(self):
+        class Model:
+            scale = 1.0
+
+            def log_prior(self, w):
+                return -0.5 * self.scale * w**2
+
+        model = Model()
+        before = self.run(model.log_prior).mean()
+        model.scale = 100.0
+        assert abs(self.run(model.log_prior).mean()) < 0.2 < before
+
+    @pytest.mark.parametrize("wrap", [lambda f: f, jax.jit], ids=["plain", "jitted"])
+    def test_a_captured_array_that_changed(self, wrap):
+        scale = np.ones(3, np.float32)
+
+        def make():
+            return wrap(lambda w: -0.5 * jnp.sum(scale * w**2))
+
+        before = self.run(make()).mean()
+        scale *= 100
+        assert abs(self.run(make()).mean()) < 0.2 < before
+
+    def test_a_schedule_that_changed(self):
+        count = 2
+        sampler = cs.published(0.05, rounds=lambda t: count + 0 * t)
+        assert sample(sampler, RING, num_samples=10).traffic.rounds == 2 * 2 * 10
+        count = 5
+        assert sample(sampler, RING, num_samples=10).traffic.rounds == 2 * 5 * 10
+
+    def test_a_model_written_again_compiles_nothing(self, compilations):
+        first = self.run(lambda w: -0.5 * jnp.square(w))
+        compilations.clear()
+        np.testing.assert_array_equal(self.run(lambda w: -0.5 * jnp.square(w)), first)
+        assert compilations == []
+
+    def test_callables_need_no_hash(self):
+        @dataclass
+        class Prior:
+            scale: float
+
+            def __call__(self, w):
+                return -0.5 * self.scale * w**2
+
+        assert np.isfinite(self.run(Prior(2.0))).all()
+
+
+def test_collectives_in_loops_are_refused_because_they_could_not_be_counted():
+    def agent(x):
+        neighbors = LaneNeighbors(edge_lists(RING))
+        return jax.lax.fori_loop(0, 3, lambda _, v: neighbors.mix(v), x)
+
+    with pytest.raises(RuntimeError, match="inside lax control flow cannot be counted"):
+        jax.vmap(agent, axis_name=AGENTS)(jnp.zeros(5))
+
+
+def test_more_draws_than_fit_are_refused_and_chunks_hold_no_buffer():
+    run = simulation(TARGET, RING, cs.dula(0.01))
+    with pytest.raises(ValueError, match="1025 draws at once do not fit into the buffer of 1024"):
+        run.advance(1025, 1)
+    chunk = run.advance(2, 1)
+    assert all(array.base is None for array in (chunk.positions, *chunk.stats.values()))
 
 
 def test_cost_is_counted_round_by_round():

@@ -11,7 +11,8 @@ from consilience.runtimes.simulate import _noise
 
 
 def simulation(target, network, sampler, start=None, chains=1, seed=0):
-    start = np.zeros(target.dimension, np.float32) if start is None else np.asarray(start, np.float32)
+    """In double precision where it is switched on, as for comparisons with numpy."""
+    start = np.asarray(np.zeros(target.dimension) if start is None else start, jax.dtypes.canonicalize_dtype(float))
     layout = Layout.of(jnp.asarray(start))
     shards = stack_shards(target.shards if network.size > 1 else cs.pool(target.shards), network.size)
     sampler = sampler.resolve(network, layout.dimension)
@@ -21,8 +22,7 @@ def simulation(target, network, sampler, start=None, chains=1, seed=0):
 
 def noise_of(run, iterations):
     """The noise of the first iterations, leaves (iteration, agent, ...), of the first chain."""
-    noise = _noise(run.program, run.inputs, jnp.int32(0))
-    assert run.program.block >= iterations
+    noise = _noise(run.program.model, run.inputs, jnp.int32(0), iterations)
     return jax.tree.map(lambda leaf: np.asarray(leaf, float)[:iterations, 0], noise)
 
 

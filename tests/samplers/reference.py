@@ -26,12 +26,12 @@ class Regression:
 
 
 def published(target, W, noise, start, step_size, rounds, tracking=True, consensus=True, metropolis_after=0):
-    """Positions (iteration, agent, d), and Σ_i g_i - Σ_i ∇ℓ_i after each iteration."""
+    """Positions (iteration, agent, d), and log ρ (iteration, agent), zero while the Metropolis step is off."""
     model = Regression(target)
     w = np.tile(start, (model.size, 1)).astype(float)
     g = g_previous = model.gradients(w)
     a = a_previous = np.zeros(model.size)
-    path = []
+    path, log_ratios = [], []
     for t, (p, log_u) in enumerate(zip(*noise, strict=True)):
         Ws = np.linalg.matrix_power(W, rounds(t))
         g_local, a_local = model.gradients(w), model.curvatures(p)
@@ -42,12 +42,14 @@ def published(target, W, noise, start, step_size, rounds, tracking=True, consens
         g_previous, a_previous = g_local, a_local
         proposal = w + step_size * (p + step_size * g)
         log_ratio = np.minimum(0, -0.5 * step_size**2 * (a + (g * g).sum(axis=1)))
-        accepted = (log_ratio >= log_u) | (metropolis_after is None or t < metropolis_after)
-        w = np.where(accepted[:, None], proposal, w)
+        if metropolis_after is None or t < metropolis_after:
+            log_ratio = np.zeros(model.size)
+        w = np.where((log_ratio >= log_u)[:, None], proposal, w)
         if consensus:
             w = Ws @ w
         path.append(w)
-    return np.stack(path)
+        log_ratios.append(log_ratio)
+    return np.stack(path), np.stack(log_ratios)
 
 
 def dula(target, laplacian, noise, start, a, beta0, corrected, delta1=0.01, delta2=0.55, b1=230, b2=230):
@@ -63,7 +65,7 @@ def dula(target, laplacian, noise, start, a, beta0, corrected, delta1=0.01, delt
 
 
 def hmc(target, noise, start, step_size, steps, inverse_mass):
-    """One agent with all data; `inverse_mass` a dense matrix."""
+    """One agent with all data, `inverse_mass` a dense matrix: positions and min(0, -ΔH)."""
     model = Regression(target)
     x, y = np.concatenate(model.x), np.concatenate(model.y)
 
@@ -74,7 +76,7 @@ def hmc(target, noise, start, step_size, steps, inverse_mass):
         return x.T @ (y - x @ w) - w
 
     w = np.array(start, float)
-    path = []
+    path, log_ratios = [], []
     for p0, log_u in zip(*noise, strict=True):
         q, p = w, p0
         for _ in range(steps):
@@ -84,4 +86,5 @@ def hmc(target, noise, start, step_size, steps, inverse_mass):
         change = energy(q) + 0.5 * p @ inverse_mass @ p - energy(w) - 0.5 * p0 @ inverse_mass @ p0
         w = q if log_u <= -change else w
         path.append(w)
-    return np.stack(path)
+        log_ratios.append(min(0, -change))
+    return np.stack(path), np.stack(log_ratios)

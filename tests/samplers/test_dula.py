@@ -2,6 +2,7 @@
 
 import warnings
 
+import jax
 import networkx as nx
 import numpy as np
 import pytest
@@ -18,14 +19,21 @@ from .reference import dula as reference
 @pytest.mark.parametrize("network", [cs.Network.star(4), cs.Network.ring(5), cs.Network.complete(1)], ids=repr)
 def test_equals_the_algorithm_in_plain_numpy(network, noise_rule):
     target = linear_regression(network.size)
-    sampler = cs.dula(0.01, consensus_step=0.2, noise=noise_rule)
-    run = simulation(target, network, sampler, start=target.mean + 1)
-    noise = noise_of(run, 80)
+    decay = {"delta1": 0.02, "delta2": 0.6, "b1": 10.0, "b2": 3.0}
     laplacian = nx.laplacian_matrix(network.graph, weight=None).toarray()
-    expected = reference(target, laplacian, noise, target.mean + 1, 0.01, 0.2, noise_rule == "corrected")
-    chunk = run.advance(80, 1)
-    np.testing.assert_allclose(chunk.positions[:, 0], expected, rtol=1e-3, atol=1e-4)
-    np.testing.assert_allclose(chunk.stats["step_size"][0, 0], 0.01 / 230**0.55, rtol=1e-5)
+    with jax.enable_x64(True):
+        sampler = cs.dula(0.01, consensus_step_size=0.2, noise=noise_rule, **decay)
+        run = simulation(target, network, sampler, start=target.mean + 1)
+        noise = noise_of(run, 80)
+        chunk = run.advance(80, 1)
+    expected = reference(target, laplacian, noise, target.mean + 1, 0.01, 0.2, noise_rule == "corrected", **decay)
+    np.testing.assert_allclose(chunk.positions[:, 0], expected, rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(chunk.stats["step_size"][:, 0, 0], 0.01 / (np.arange(80) + 10) ** 0.6, rtol=1e-5)
+
+
+def test_defaults_are_the_paper_s():
+    sampler = cs.dula(1e-3)
+    assert (sampler.delta1, sampler.delta2, sampler.b1, sampler.b2) == (0.01, 0.55, 230, 230)
 
 
 @pytest.mark.parametrize(("noise_rule", "temperature"), [("published", lambda m: 1 / m), ("corrected", lambda m: 1.0)])
@@ -49,15 +57,15 @@ def test_the_statistical_helper_catches_it():
     assert_caught(lambda seed: draws_after(target, cs.Network.ring(4), sampler, steps=300, seed=seed), target)
 
 
-def test_default_consensus_step_is_guarded():
-    assert cs.dula(1e-3).resolve(cs.Network.path(2), 1).consensus_step == 0.48
-    assert cs.dula(1e-3).resolve(cs.Network.star(10), 1).consensus_step == pytest.approx(0.1)
-    assert cs.dula(1e-3).resolve(cs.Network.complete(1), 1).consensus_step == 0.48
-    with pytest.warns(UserWarning, match=r"consensus_step = 0\.48 is above 2/λ_max\(L\) = 0\.2 on this network"):
-        cs.dula(1e-3, consensus_step=0.48).resolve(cs.Network.star(10), 1)
+def test_default_consensus_step_size_is_guarded():
+    assert cs.dula(1e-3).resolve(cs.Network.path(2), 1).consensus_step_size == 0.48
+    assert cs.dula(1e-3).resolve(cs.Network.star(10), 1).consensus_step_size == pytest.approx(0.1)
+    assert cs.dula(1e-3).resolve(cs.Network.complete(1), 1).consensus_step_size == 0.48
+    with pytest.warns(UserWarning, match=r"consensus_step_size = 0\.48 is above 2/λ_max\(L\) = 0\.2 on this network"):
+        cs.dula(1e-3, consensus_step_size=0.48).resolve(cs.Network.star(10), 1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        cs.dula(1e-3, consensus_step=0.48).resolve(cs.Network.ring(5), 1)
+        cs.dula(1e-3, consensus_step_size=0.48).resolve(cs.Network.ring(5), 1)
 
 
 def test_the_paper_s_step_diverges_on_a_star_and_the_guarded_one_does_not():
@@ -65,7 +73,7 @@ def test_the_paper_s_step_diverges_on_a_star_and_the_guarded_one_does_not():
     options = {"num_samples": 300, "num_chains": 2}
     assert np.abs(draws(target, network, cs.dula(1e-3), **options)).max() < 10
     with pytest.warns(UserWarning, match="above 2/λ_max"), pytest.warns(UserWarning, match="the sampler diverged"):
-        wild = draws(target, network, cs.dula(1e-3, consensus_step=0.48), **options)
+        wild = draws(target, network, cs.dula(1e-3, consensus_step_size=0.48), **options)
     assert not np.abs(wild).max() < 1e6
 
 
@@ -76,7 +84,7 @@ def test_the_paper_s_step_diverges_on_a_star_and_the_guarded_one_does_not():
         ({"noise": "right"}, r"neither \"published\" nor \"corrected\""),
         ({"delta2": 0.5}, r"½ \+ delta1 < delta2 < 1"),
         ({"delta1": 0.2}, r"½ \+ delta1 < delta2 < 1"),
-        ({"consensus_step": 0.0}, r"consensus_step = 0\.0"),
+        ({"consensus_step_size": 0.0}, r"consensus_step_size = 0\.0"),
         ({"b1": 0.0}, r"b1 = 0\.0"),
     ],
     ids=str,

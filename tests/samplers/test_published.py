@@ -1,14 +1,17 @@
 """`published` is Algorithm 1 as printed, with the bias that comes of it."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import consilience as cs
+from consilience.samplers.settings import check_flag
 
 from ..statistical import assert_caught, moment_test
 from ..targets import linear_regression, log_gamma
 from .harness import draws, draws_after, noise_of, simulation
+from .reference import Regression
 from .reference import published as reference
 
 ITERATIONS = 60
@@ -38,11 +41,13 @@ NETWORKS = {
 def test_equals_the_algorithm_in_plain_numpy(network, settings):
     target = linear_regression(network.size)
     step_size = 0.1  # large, so that some proposals are refused
-    run = simulation(target, network, cs.published(step_size, **settings), start=target.mean + 0.3)
-    noise = noise_of(run, ITERATIONS)
     schedule = settings.get("rounds", 1)
     starts = sorted(schedule) if isinstance(schedule, dict) else []
-    expected = reference(
+    with jax.enable_x64(True):
+        run = simulation(target, network, cs.published(step_size, **settings), start=target.mean + 0.3)
+        noise = noise_of(run, ITERATIONS)
+        chunk = run.advance(ITERATIONS, 1)
+    expected, log_ratios = reference(
         target,
         network.weights,
         noise,
@@ -53,13 +58,19 @@ def test_equals_the_algorithm_in_plain_numpy(network, settings):
         consensus=settings.get("consensus_step", True),
         metropolis_after=settings.get("metropolis_after", 0),
     )
-    chunk = run.advance(ITERATIONS, 1)
-    np.testing.assert_allclose(chunk.positions[:, 0], expected, rtol=2e-3, atol=2e-4)
-    accepted = chunk.stats["is_accepted"]
+    np.testing.assert_allclose(chunk.positions[:, 0], expected, rtol=1e-9, atol=1e-10)
     if settings.get("metropolis_after", 0) is None:
-        assert accepted.all()
-    elif settings.get("metropolis_after", 0) == 0:
-        assert 0 < accepted.mean() < 1  # both branches were compared
+        assert chunk.stats == {}
+        return
+    np.testing.assert_allclose(chunk.stats["acceptance_rate"][:, 0], np.exp(log_ratios), rtol=1e-5)
+    np.testing.assert_array_equal(chunk.stats["is_accepted"][:, 0], log_ratios >= noise.log_uniform)
+    assert 0 < chunk.stats["is_accepted"].mean() < 1  # both branches were compared
+
+
+def test_the_metropolis_step_begins_where_it_should():
+    run = simulation(linear_regression(4), NETWORKS["ring"], cs.published(1.0, metropolis_after=3))
+    accepted = run.advance(6, 1).stats["is_accepted"][:, 0]
+    np.testing.assert_array_equal(accepted, np.repeat([[1.0], [0.0]], 3, axis=0) * np.ones(4))
 
 
 def test_mass_scales_the_momentum_and_nothing_else():
@@ -79,15 +90,18 @@ def test_momenta_and_decisions_are_each_agents_own():
 @pytest.mark.parametrize("rounds", [1, {0: 1, 5: 4}], ids=str)
 @pytest.mark.parametrize("name", ["ring", "star", "complete"])
 def test_tracked_gradients_add_up_to_the_gradient_at_every_iteration(name, rounds):
+    """Σ_i g_i = Σ_i ∇ℓ_i, the latter by hand at the positions before the step; and for ℵ with that step's momenta."""
     target = linear_regression(4)
+    model = Regression(target)
     run = simulation(target, NETWORKS[name], cs.published(0.05, rounds=rounds), start=target.mean)
-    for _ in range(50):
+    momenta = noise_of(run, 50).momentum
+    for step in range(50):
+        before = np.asarray(run.state.position[0], float)
         run.advance(1, 1)
-        state = jax.tree.map(lambda leaf: np.asarray(leaf, float)[..., :], run.state._replace(iteration=()))
-        size = np.abs(state.local_gradient).sum(axis=1)
-        np.testing.assert_array_less(np.abs((state.gradient - state.local_gradient).sum(axis=1)), 1e-5 * size + 1e-5)
-        size = np.abs(state.local_curvature).sum(axis=1)
-        np.testing.assert_array_less(np.abs((state.curvature - state.local_curvature).sum(axis=1)), 1e-5 * size + 1e-5)
+        gradients, curvatures = model.gradients(before), model.curvatures(momenta[step])
+        tracked = np.asarray(run.state.gradient[0], float).sum(axis=0)
+        np.testing.assert_allclose(tracked, gradients.sum(axis=0), atol=1e-4 * np.abs(gradients).max())
+        assert float(run.state.curvature[0].sum()) == pytest.approx(curvatures.sum(), rel=1e-4)
 
 
 def test_on_the_complete_graph_all_agents_agree_after_consensus():
@@ -124,6 +138,12 @@ REFUSED = {
     "milestone count": ({"rounds": {0: 1, 10: 0}}, r"rounds from iteration 10 on = 0"),
     "metropolis": ({"metropolis_after": -1}, r"metropolis_after = -1"),
     "mass": ({"inverse_mass_matrix": [1.0, -1.0]}, r"inverse_mass_matrix must be positive"),
+    "step as a jax array": ({"step_size": jnp.float32(-0.1)}, r"step_size = .* must be a positive number"),
+    "step as text": ({"step_size": "0.1"}, r"step_size = '0\.1'"),
+    "steps": ({"step_size": np.ones(3)}, r"must be a positive number"),
+    "branching rounds": ({"rounds": lambda t: 1 if t < 10 else 2}, r"Use jnp\.where, or milestones"),
+    "fractional rounds": ({"rounds": lambda t: 1.5}, r"rounds\(iteration\) must be a whole number"),
+    "mass of names": ({"inverse_mass_matrix": {"w": 1.0}}, r"inverse_mass_matrix must be positive"),
     "dense mass": ({"inverse_mass_matrix": [[1.0, 2.0], [2.0, 1.0]]}, r"inverse_mass_matrix must be positive"),
 }
 
@@ -132,6 +152,11 @@ REFUSED = {
 def test_bad_settings_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         cs.published(**{"step_size": 0.1, **settings})
+
+
+def test_flags_are_true_or_false():
+    with pytest.raises(ValueError, match="gradient_tracking = 'no' must be True or False"):
+        check_flag("published", gradient_tracking="no")
 
 
 def test_a_mass_of_another_dimension_is_refused():

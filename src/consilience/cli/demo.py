@@ -14,6 +14,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from .._extras import require
+
 if TYPE_CHECKING:
     from ..experiments.digits import Outcome
 
@@ -23,29 +25,33 @@ FIGURE = "figure.png"
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the figure and the table.")] = Path("demo-output"),
-    seed: Annotated[int, typer.Option(help="The same seed gives the same draws.")] = 0,
-    quick: Annotated[bool, typer.Option(help="A hundredth of the iterations: a look, not a result.")] = False,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same draws.", min=0, max=2**32 - 1)] = 0,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A hundredth of the iterations: a look, not a result.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
-    quiet: Annotated[bool, typer.Option(help="No progress.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
     """Five agents on a ring, two classes of handwritten digits each, learn all ten together.
 
-    Runs the paper's samplers and an exact reference on pooled data, prints a table, saves a figure beside it. About a
-    minute.
+    Runs the paper's samplers and an exact reference on pooled data, in about a minute.
+    Prints a table, and saves it with a figure.
 
     Example: consilience demo --out demo-output --seed 1
     """
     try:
-        from ..experiments.digits import Scale, digits
-        from ..experiments.digits_figure import digits_figure
-
-        began = time.perf_counter()
-        scale = Scale(10, 50, 25, 2, 10, 2) if quick else Scale()
-        outcome = digits(scale, seed, progress=not quiet)
-    except ModuleNotFoundError as missing:
-        print(missing, file=sys.stderr)
+        for module in ("sklearn", "arviz_stats", "matplotlib"):  # before the first draw, not after the last
+            require(module, "demo")
+        out.mkdir(parents=True, exist_ok=True)
+    except (ModuleNotFoundError, OSError) as refusal:
+        print(refusal, file=sys.stderr)
         raise typer.Exit(1) from None
-    out.mkdir(parents=True, exist_ok=True)
+    from ..experiments.digits import Scale, digits
+    from ..experiments.digits_figure import digits_figure
+
+    began = time.perf_counter()
+    scale = Scale(10, 50, 25, 2, 10, 2) if quick else Scale()
+    outcome = digits(scale, seed, progress=not quiet)
     rows = [asdict(row) for row in outcome.rows]
     (out / RESULTS).write_text(json.dumps(rows, indent=2) + "\n")
     digits_figure(outcome, out / FIGURE)

@@ -15,7 +15,11 @@ T = TypeVar("T")  # any pytree of arrays: what one agent holds
 
 @runtime_checkable
 class Neighbors(Protocol):
-    """What an agent can ask of its neighbours. Every method is a collective: all agents call it alike."""
+    """What an agent can ask of its neighbours.
+
+    Every method is a collective: all agents call it alike, and not from inside `lax` loops or branches, where a runtime
+    could not count what is sent.
+    """
 
     @property
     def size(self) -> int:

@@ -19,7 +19,7 @@ from ..network import Network
 from ..posterior import Posterior, pool, shard
 from ..results import Run
 from ..results.expectation import expectation
-from ..samplers import DULA, CentralizedHMC, Published
+from ..samplers import DULA, CentralizedHMC, Published, Sampler
 from ..sampling import sample
 
 AGENTS = 5
@@ -117,8 +117,11 @@ def digits(scale: Scale | None = None, seed: int = 0, progress: bool = True) -> 
         thin=scale.thin,
         num_chains=scale.num_chains,
         seed=seed,
-        progress=progress,
     )
+
+    def shown(label: str) -> str | bool:
+        return progress and label
+
     reference = run(
         pooled,
         alone,
@@ -127,15 +130,17 @@ def digits(scale: Scale | None = None, seed: int = 0, progress: bool = True) -> 
         num_warmup=scale.reference_warmup,
         thin=1,
         num_chains=4,
+        progress=shown("reference"),
     )
     baseline = CentralizedHMC(step_size=0.03)
-    runs: dict[str, Run] = {
-        "published": run(shards, network, Published(step_size=0.02, metropolis_after=scale.num_warmup // 4)),
-        "dula": run(shards, network, DULA(step_size=0.003)),
-        "dula corrected": run(shards, network, DULA(step_size=0.003, noise="corrected")),
-        "centralized HMC": run(pooled, alone, baseline),
-        "agent 0 alone": run(shards[:1], alone, baseline),
+    cases: dict[str, tuple[list[Batch], Network, Sampler]] = {
+        "published": (shards, network, Published(step_size=0.02, metropolis_after=scale.num_warmup // 4)),
+        "dula": (shards, network, DULA(step_size=0.003)),
+        "dula corrected": (shards, network, DULA(step_size=0.003, noise="corrected")),
+        "centralized HMC": (pooled, alone, baseline),
+        "agent 0 alone": (shards[:1], alone, baseline),
     }
+    runs = {name: run(*case, progress=shown(name)) for name, case in cases.items()}
     rows = [_row(name, one, reference, test) for name, one in runs.items()]
     return Outcome(network, [np.unique(s["y"]).tolist() for s in shards], rows, runs, reference)
 

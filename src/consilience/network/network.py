@@ -31,7 +31,7 @@ class Network:
     """
 
     def __init__(self, graph: nx.Graph, weights: Weights = "metropolis", name: str | None = None) -> None:
-        graph = _relabelled(graph)
+        graph = _checked(graph)
         check_connected(graph)
         self.size: int = graph.number_of_nodes()
         self.name: str = name or f"graph of {self.size}"
@@ -89,7 +89,7 @@ class Network:
     @cached_property
     def diameter(self) -> int:
         """The number of hops between the two agents that are farthest apart."""
-        links = self._sparse_weights.tocsr()
+        links = nx.to_scipy_sparse_array(self.graph, weight=None, format="csr")
         farthest = 0
         for first in range(0, self.size, SOURCES_AT_ONCE):  # m × m distances are never held at once
             sources = range(first, min(first + SOURCES_AT_ONCE, self.size))
@@ -173,14 +173,14 @@ class Network:
     @classmethod
     def random_regular(cls, size: int, degree: int, seed: int = 0, weights: Weights = "metropolis") -> Network:
         """A random graph in which every agent has `degree` neighbours."""
-        _count("size", size, 2)
-        if not 0 < degree < size or size * degree % 2:
+        _count("size", size, 2), _count("degree", degree, 1)
+        if degree >= size or size * degree % 2:
             raise ValueError(
-                f"random_regular({size}, {degree}): needs 0 < degree < size and an even size × degree. "
-                f"For example random_regular({size + size % 2}, {min(max(degree, 2), size - 1)})."
+                f"random_regular({size}, {degree}): needs degree < size and an even size × degree. "
+                f"For example random_regular({size + size % 2}, {min(degree, size - 1)})."
             )
         graph = nx.random_regular_graph(degree, size, seed=seed)
-        return cls(graph, weights, f"random {degree}-regular graph of {size}")
+        return cls._random(graph, weights, f"random {degree}-regular graph of {size}", seed, "a degree of at least 3")
 
     @classmethod
     def erdos_renyi(cls, size: int, probability: float, seed: int = 0, weights: Weights = "metropolis") -> Network:
@@ -188,21 +188,19 @@ class Network:
         if not 0 < probability <= 1:
             raise ValueError(f"erdos_renyi: probability = {probability} is not in (0, 1].")
         graph = nx.erdos_renyi_graph(_count("size", size, 1), probability, seed=seed)
-        try:
-            return cls(graph, weights, f"Erdős-Rényi graph of {size}")
-        except ValueError as refusal:
-            if nx.is_connected(graph):
-                raise
-            threshold = math.log(size) / size
-            raise ValueError(
-                f"erdos_renyi({size}, {probability:g}, seed={seed}): {refusal} Or take another seed, or a "
-                f"probability well above ln(size)/size = {threshold:.3g}."
-            ) from None
+        enough = f"a probability well above ln(size)/size = {math.log(size) / size:.3g}"
+        return cls._random(graph, weights, f"Erdős-Rényi graph of {size}", seed, enough)
+
+    @classmethod
+    def _random(cls, graph: nx.Graph, weights: Weights, name: str, seed: int, enough: str) -> Network:
+        if not nx.is_connected(graph):
+            raise ValueError(f"{name}, seed={seed}: this draw is disconnected. Take another seed, or {enough}.")
+        return cls(graph, weights, name)
 
     @classmethod
     def from_adjacency(cls, adjacency: Any, weights: Weights = "metropolis") -> Network:
         """From a symmetric 0/1 matrix with a zero diagonal."""
-        matrix = np.asarray(adjacency)
+        matrix = np.asarray(adjacency.toarray() if hasattr(adjacency, "toarray") else adjacency)
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.shape[0] == 0:
             raise ValueError(f"from_adjacency: a square matrix is needed, this one has shape {matrix.shape}.")
         for i, j in np.argwhere((matrix != 0) & (matrix != 1))[:1]:
@@ -224,24 +222,26 @@ class Network:
 
     @classmethod
     def from_networkx(cls, graph: nx.Graph, weights: Weights = "metropolis") -> Network:
-        """From an undirected networkx graph; agents are numbered in the order of `graph.nodes`."""
-        if graph.is_directed() or graph.is_multigraph():
-            raise ValueError("from_networkx: links carry messages both ways, once: pass nx.Graph(graph).")
-        for node in nx.nodes_with_selfloops(graph):
-            raise ValueError(
-                f"from_networkx: node {node!r} is linked to itself. Remove it: "
-                f"graph.remove_edges_from(nx.selfloop_edges(graph))."
-            )
-        return cls(graph, weights, graph.name or None)
+        """From an undirected networkx graph; agents are numbered in the order of `graph.nodes`, weights are ours."""
+        return cls(graph, weights, getattr(graph, "name", None) or None)
 
 
-def _relabelled(graph: nx.Graph) -> nx.Graph:
+def _checked(graph: nx.Graph) -> nx.Graph:
+    """The graph with agents 0 ... m - 1; refuses what is not a simple undirected graph."""
+    if not isinstance(graph, nx.Graph):
+        raise TypeError(f"a networkx graph is needed, this is a {type(graph).__name__}. See Network.from_adjacency.")
     if graph.number_of_nodes() == 0:
         raise ValueError("a network needs at least one agent.")
+    if graph.is_directed() or graph.is_multigraph():
+        raise ValueError("links carry messages both ways, once: pass nx.Graph(graph).")
+    for node in nx.nodes_with_selfloops(graph):
+        raise ValueError(
+            f"node {node!r} is linked to itself. Remove it: graph.remove_edges_from(nx.selfloop_edges(graph))."
+        )
     return nx.convert_node_labels_to_integers(graph)
 
 
 def _count(name: str, value: int, least: int) -> int:
-    if not isinstance(value, int | np.integer) or value < least:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ValueError(f"{name} = {value!r}: a whole number of at least {least} is needed.")
     return int(value)

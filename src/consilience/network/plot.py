@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .network import Network
 
 CROWDED = 60  # above this many agents, numbers would overlap
+LARGE = 200  # above this many, the better layout takes too long
 
 
 def plot_network(network: Network, ax: Any = None) -> Any:
@@ -21,11 +22,14 @@ def plot_network(network: Network, ax: Any = None) -> Any:
     if ax is None:
         ax = plt.figure(figsize=(4, 4), layout="constrained").add_subplot()
     graph = network.graph
-    # A ring-like start lets the spring layout keep rings round and grids flat.
-    place = nx.kamada_kawai_layout(graph, pos=nx.circular_layout(graph), weight=None)
+    if network.size <= LARGE:  # a ring-like start keeps rings round and grids flat
+        place = nx.kamada_kawai_layout(graph, pos=nx.circular_layout(graph), weight=None)
+    else:
+        place = nx.spectral_layout(graph, weight=None)
     strongest = network.edge_weights.max(initial=1e-12)
-    widths = 0.5 + 2.5 * np.array([graph[i][j]["weight"] for i, j in graph.edges]) / strongest
     crowded = network.size > CROWDED
+    boldest = 0.8 if crowded else 2.5
+    widths = 0.5 + boldest * np.array([graph[i][j]["weight"] for i, j in graph.edges]) / strongest
     nx.draw_networkx_edges(graph, place, ax=ax, width=widths, edge_color="#8a94a6")
     nx.draw_networkx_nodes(graph, place, ax=ax, node_size=20 if crowded else 340, node_color="#2f6fb0")
     if not crowded:

@@ -13,6 +13,8 @@ import numpy as np
 
 from .._types import Params
 
+RESERVED = ("agent", "chain", "draw")
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -46,6 +48,9 @@ class Layout:
                     f"Write {name} as floating point, for example {name} * 1.0."
                 )
             arrays.append(array)
+        _check_names(names)
+        if sum(array.size for array in arrays) == 0:
+            raise ValueError("init has parameters of size zero only: there is nothing to sample.")
         return cls(
             treedef,
             tuple(a.shape for a in arrays),
@@ -82,6 +87,15 @@ class Layout:
         return jax.tree_util.tree_unflatten(self.treedef, leaves)
 
 
+def _check_names(names: list[str]) -> None:
+    """Refuse names under which draws could not be told apart later."""
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"init: two parameters are called {name!r}. Rename one.")
+        if name in RESERVED:
+            raise ValueError(f"init: {name!r} is the name of a dimension of all draws. Rename the parameter.")
+
+
 def leaf_name(path: Any, root: str = "params") -> str:
     """A leaf's name as users write it: `layer.w` for params["layer"]["w"], `params` for a bare array."""
-    return jax.tree_util.keystr(path, simple=True, separator=".") or root
+    return jax.tree_util.keystr(path, simple=True, separator=".").replace("/", ".") or root

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from .._types import Batch, Params
-from .layout import Layout
 from .shards import Shard
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Posterior:
     """A prior and a likelihood, over parameters that are any pytree of real arrays.
 
@@ -44,8 +44,9 @@ class Posterior:
 def check_posterior(posterior: Posterior, params: Params, batch: Batch) -> None:
     """Refuse functions that do not return what a posterior needs, judged by shapes alone."""
     prior = jax.eval_shape(posterior.log_prior, params)
-    if getattr(prior, "shape", None) != () or not jnp.issubdtype(prior.dtype, jnp.floating):
-        raise ValueError(f"log_prior(params) must return one real number; it returned {_shown(prior)}. Add .sum().")
+    if getattr(prior, "shape", None) != () or not jnp.issubdtype(prior.dtype, jnp.number):
+        fix = "Add .sum()" if getattr(prior, "shape", ()) else "A flat prior is lambda params: 0.0"
+        raise ValueError(f"log_prior(params) must return one real number; it returned {_shown(prior)}. {fix}.")
     examples = len(jax.tree.leaves(batch)[0])
     value = jax.eval_shape(posterior.log_likelihood, params, batch)
     if getattr(value, "shape", None) != (examples,):
@@ -58,18 +59,27 @@ def check_posterior(posterior: Posterior, params: Params, batch: Batch) -> None:
         raise TypeError(f"log_likelihood(params, batch) must return real numbers; it returned {_shown(value)}.")
 
 
-def check_start(posterior: Posterior, layout: Layout, shards: Shard, size: int, positions: jax.Array) -> None:
-    """Refuse a start at which some agent's log density or gradient is not finite, naming the agent.
+class StartValues(NamedTuple):
+    """What must be finite where an agent starts."""
 
-    Args:
-      shards: all agents' shards, stacked.
-      positions: (chains, dimension), the starts.
-    """
-    priors, likelihoods, slopes = map(np.asarray, _parts_at(posterior, layout, size, positions, shards))
-    for (chain,) in np.argwhere(~np.isfinite(priors))[:1]:
+    prior: jax.Array  # log_prior
+    likelihood: jax.Array  # the agent's log-likelihood
+    slope: jax.Array  # the sum of the gradient of ℓ_i: finite where all of it is
+
+
+def start_values(posterior: Posterior, params: Params, shard: Shard, size: int) -> StartValues:
+    """Of one agent."""
+    value, gradient = jax.value_and_grad(posterior.local_logdensity)(params, shard, size)
+    prior = jnp.asarray(posterior.log_prior(params), value.dtype)
+    return StartValues(prior, value - prior / size, sum(leaf.sum() for leaf in jax.tree.leaves(gradient)))
+
+
+def check_start(priors: np.ndarray, likelihoods: np.ndarray, slopes: np.ndarray) -> None:
+    """Refuse a start at which some density is not finite, naming the agent. All arrays are (chains, agents)."""
+    for chain, _ in np.argwhere(~np.isfinite(priors))[:1]:
         raise ValueError(
-            f"log_prior is {priors[chain]} at the start of chain {chain}. Choose an init inside the prior's support, "
-            f"or sample an unconstrained parameter and transform it."
+            f"log_prior is {priors[chain, 0]} at the start of chain {chain}. Choose an init inside the prior's "
+            f"support, or sample an unconstrained parameter and transform it."
         )
     for what, values in (("log-likelihood", likelihoods), ("gradient of the log density", slopes)):
         for chain, agent in np.argwhere(~np.isfinite(values))[:1]:
@@ -77,25 +87,6 @@ def check_start(posterior: Posterior, layout: Layout, shards: Shard, size: int, 
                 f"agent {agent}: the {what} is {values[chain, agent]} at the start of chain {chain}. Check this "
                 f"agent's data and the init: the density must be finite and differentiable there."
             )
-
-
-@jax.jit(static_argnums=(0, 1, 2))
-def _parts_at(
-    posterior: Posterior, layout: Layout, size: int, positions: jax.Array, shards: Shard
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """log prior (chains,), and per chain and agent the log-likelihood and the sum of the gradient of ℓ_i."""
-
-    def of_agent(position: jax.Array, shard: Shard) -> tuple[jax.Array, jax.Array]:
-        def logdensity(w: jax.Array) -> jax.Array:
-            return posterior.local_logdensity(layout.unravel(w), shard, size)
-
-        value, gradient = jax.value_and_grad(logdensity)(position)
-        return value - posterior.log_prior(layout.unravel(position)) / size, gradient.sum()
-
-    def of_chain(position: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        return posterior.log_prior(layout.unravel(position)), *jax.vmap(of_agent, in_axes=(None, 0))(position, shards)
-
-    return jax.lax.map(of_chain, positions)
 
 
 def _shown(value: object) -> str:

@@ -7,7 +7,7 @@ a likelihood can be infinite there, and the gradient of a masked infinity is NaN
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,13 +26,13 @@ class Shard(NamedTuple):
 
 def stack_shards(shards: Sequence[Batch], size: int) -> Shard:
     """All agents' examples with a leading axis of agents, refused where one agent's are not as they should be."""
-    shards = _checked(shards, size)
+    shards = check_shards(shards, size)
     lengths = [len(jax.tree.leaves(shard)[0]) for shard in shards]
     longest = max(lengths)
     batch = jax.tree.map(lambda *leaves: jnp.asarray(np.stack([_padded(leaf, longest) for leaf in leaves])), *shards)
     if min(lengths) == longest:
         return Shard(batch, None)
-    return Shard(batch, jnp.arange(longest) < jnp.array(lengths)[:, None])
+    return Shard(batch, jnp.asarray(np.arange(longest) < np.array(lengths)[:, None]))
 
 
 def rows(what: str, data: Batch) -> int:
@@ -44,7 +44,10 @@ def rows(what: str, data: Batch) -> int:
     for path, leaf in leaves:
         name = leaf_name(path, root="the array")
         if np.ndim(leaf) == 0:
-            raise ValueError(f"{what}: {name} is a single number; examples go along the first axis.")
+            raise ValueError(
+                f"{what}: {name} is a single number; examples go along the first axis of arrays. "
+                f"Write lists as np.asarray(...)."
+            )
         if first is None:
             first = (name, len(leaf))
         elif len(leaf) != first[1]:
@@ -53,7 +56,22 @@ def rows(what: str, data: Batch) -> int:
     return first[1]
 
 
-def _checked(shards: Sequence[Batch], size: int) -> list[Batch]:
+def as_arrays(what: str, data: Batch) -> Batch:
+    """`data` with numpy arrays as leaves; refuses leaves whose meaning an array would lose."""
+
+    def convert(path: Any, leaf: Any) -> np.ndarray:
+        name = leaf_name(path, root="the data")
+        if hasattr(leaf, "toarray"):
+            raise TypeError(f"{what}: {name} is a sparse matrix. Write {name}.toarray().")
+        if isinstance(leaf, np.ma.MaskedArray) and np.ma.is_masked(leaf):
+            raise TypeError(f"{what}: {name} has masked entries. Drop or impute them.")
+        return np.asarray(leaf)
+
+    return jax.tree_util.tree_map_with_path(convert, data)
+
+
+def check_shards(shards: Sequence[Batch], size: int) -> list[Batch]:
+    """The shards as numpy arrays, one per agent and all of one form; refused where they are not, naming the agent."""
     if not isinstance(shards, list | tuple):
         raise TypeError(
             f"shards is a {type(shards).__name__}; it must be a list with one pytree of arrays per agent. "
@@ -61,7 +79,7 @@ def _checked(shards: Sequence[Batch], size: int) -> list[Batch]:
         )
     if len(shards) != size:
         raise ValueError(f"there are {len(shards)} shards for {size} agents: every agent needs exactly one.")
-    shards = [jax.tree.map(np.asarray, shard) for shard in shards]
+    shards = [as_arrays(f"agent {agent}", shard) for agent, shard in enumerate(shards)]
     for agent, shard in enumerate(shards):
         if rows(f"agent {agent}", shard) == 0:
             raise ValueError(f"agent {agent} has no examples: leave it out of the network, or give it some.")
@@ -76,7 +94,7 @@ def _check_like(agent: int, shard: Batch, model: Batch) -> None:
         raise ValueError(f"agent {agent}: its data is {forms[0]}, agent 0's is {forms[1]}.")
     for (path, leaf), reference in zip(jax.tree_util.tree_leaves_with_path(shard), jax.tree.leaves(model), strict=True):
         name = leaf_name(path, root="its data")
-        if leaf.dtype.kind not in "biuf":
+        if not (jnp.issubdtype(leaf.dtype, jnp.number) or leaf.dtype == bool):
             raise TypeError(f"agent {agent}: {name} has dtype {leaf.dtype}; numbers are needed.")
         if leaf.shape[1:] != reference.shape[1:]:
             raise ValueError(
@@ -85,14 +103,32 @@ def _check_like(agent: int, shard: Batch, model: Batch) -> None:
         if leaf.dtype != reference.dtype:
             raise TypeError(
                 f"agent {agent}: {name} has dtype {leaf.dtype}, agent 0's has {reference.dtype}. "
-                f"Convert one of them: .astype({str(reference.dtype)!r})."
+                f"Convert both: .astype({str(np.result_type(leaf, reference))!r})."
             )
-        if leaf.dtype.kind == "f" and np.isnan(leaf).any():
-            bad = np.unique(np.argwhere(np.isnan(leaf))[:, 0])
-            raise ValueError(
-                f"agent {agent}: {name} has NaN in {len(bad)} of {len(leaf)} rows, the first is row {bad[0]}. "
-                f"Drop or impute them."
-            )
+        _check_values(agent, name, leaf)
+
+
+def _check_values(agent: int, name: str, leaf: np.ndarray) -> None:
+    """Refuse NaN, and numbers that the device's dtype cannot hold: jax would wrap them or make them infinite."""
+    bad = np.isnan(leaf) if jnp.issubdtype(leaf.dtype, jnp.floating) else np.zeros(leaf.shape, bool)
+    if bad.any():
+        rows_with = np.unique(np.argwhere(bad)[:, 0])
+        raise ValueError(
+            f"agent {agent}: {name} has NaN in {len(rows_with)} of {len(leaf)} rows, the first is row {rows_with[0]}. "
+            f"Drop or impute them."
+        )
+    kept = jax.dtypes.canonicalize_dtype(leaf.dtype)
+    if kept == leaf.dtype:
+        return
+    with np.errstate(over="ignore"):
+        cast = leaf.astype(kept)
+    lost = cast != leaf if leaf.dtype.kind in "iu" else np.isfinite(leaf) & ~np.isfinite(cast)
+    if lost.any():
+        place = np.argwhere(lost)[0]
+        raise ValueError(
+            f"agent {agent}: {name} has {leaf[tuple(place)]} in row {place[0]}, which {kept} cannot hold. Rescale it, "
+            f'or switch on double precision: jax.config.update("jax_enable_x64", True).'
+        )
 
 
 def _padded(leaf: np.ndarray, length: int) -> np.ndarray:

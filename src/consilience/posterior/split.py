@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from .._types import Batch
-from .shards import rows
+from .shards import as_arrays, check_shards, rows
 
 DIRICHLET_TRIES = 100
 
@@ -37,20 +37,21 @@ def shard(
         the target**: the posterior is Π_i lik(y | x_i masked) · prior, not that of the whole rows.
         A list of index arrays, one per agent: each row exactly once.
       seed: of the random splits.
-      label: for "label" and "dirichlet": the key of the labels in `data`, or an array of them. Without it,
-        `data["y"]`, or the last of a tuple.
+      label: for "label" and "dirichlet": the key of the labels in `data`, or an array of them. Without it, `data["y"]`,
+        or the last of a tuple.
       alpha: of "dirichlet".
-      feature: for "features": the key of the features in `data`. Without it, `data["x"]`, or the first of a tuple.
+      feature: for "features": the key of the features in `data`. Without it, `data["x"]`, the first of a tuple, or the
+        whole of a bare array.
       blocks: for "features": the sizes of the agents' blocks, or one index array each. Without it, equal parts.
     """
+    if isinstance(agents, bool) or not isinstance(agents, int | np.integer) or agents < 1:
+        raise ValueError(f"agents = {agents!r}: a whole number of at least 1 is needed, such as network.size.")
     count = rows("data", data)
-    data = jax.tree.map(np.asarray, data)
-    if agents < 1:
-        raise ValueError(f"agents = {agents}: at least one is needed.")
+    data = as_arrays("data", data)
     if isinstance(by, str) and by == "features":
         return _feature_blocks(data, agents, feature, blocks)
     random = np.random.default_rng(seed)
-    if not isinstance(by, str):
+    if isinstance(by, list | tuple):
         parts = _given(by, agents, count)
     elif by == "iid":
         parts = [np.sort(part) for part in np.array_split(random.permutation(count), agents)]
@@ -73,27 +74,34 @@ def pool(shards: Sequence[Batch]) -> list[Batch]:
 
     Of shards split by features this is the product target that the agents sample, not the posterior of whole rows.
     """
-    return [jax.tree.map(lambda *leaves: np.concatenate(leaves), *shards)]
+    if not isinstance(shards, list | tuple) or not shards:
+        raise TypeError("pool takes a list of shards, one pytree of arrays per agent.")
+    return [jax.tree.map(lambda *leaves: np.concatenate(leaves), *check_shards(shards, len(shards)))]
 
 
 def _labels(data: Batch, label: Any, count: int) -> np.ndarray:
-    values = np.asarray(_leaf(data, label, "label", "y", -1))
+    chosen = label is not None and not isinstance(label, str | int)
+    values = np.asarray(label if chosen else data[_key(data, label, "label", "y", -1)])
     if values.shape != (count,):
         raise ValueError(f"label: one class per row is needed, shape ({count},); it has shape {values.shape}.")
+    if values.dtype.kind == "f" and np.isnan(values).any():
+        raise ValueError(f"label: the class of row {np.flatnonzero(np.isnan(values))[0]} is NaN: it belongs to nobody.")
     return values
 
 
-def _leaf(data: Batch, choice: Any, argument: str, key: str, position: int) -> Any:
-    """The leaf of `data` that `choice` names, or is; the usual one where there is no choice."""
-    if choice is None:
-        choice = key if isinstance(data, dict) else position
-    if not isinstance(choice, str | int):
-        return choice
-    try:
-        return data[choice]
-    except (KeyError, IndexError, TypeError):
-        known = f"has {', '.join(map(repr, data))}" if isinstance(data, dict) else f"is a {type(data).__name__}"
-        raise ValueError(f"{argument}: data {known}; say which part it is, {argument}=...") from None
+def _key(data: Batch, choice: Any, argument: str, key: str, position: int) -> Any:
+    """Where in `data` the labels or features are: where `choice` says, or at the usual place."""
+    if isinstance(data, dict):
+        place = key if choice is None else choice
+        if place not in data:
+            raise ValueError(f"{argument}: data has {', '.join(map(repr, data))}; say which, {argument}=...")
+        return place
+    if not isinstance(data, list | tuple):
+        raise ValueError(f"{argument}: data is a single array; pass a dict such as {{'x': ..., 'y': ...}}.")
+    place = position if choice is None else choice
+    if not isinstance(place, int) or not -len(data) <= place < len(data):
+        raise ValueError(f"{argument} = {place!r}: data is a tuple of {len(data)}; say which by its number.")
+    return place % len(data)
 
 
 def _by_class(labels: np.ndarray, agents: int) -> list[np.ndarray]:
@@ -151,19 +159,30 @@ def _given(parts: Sequence[Any], agents: int, count: int) -> list[np.ndarray]:
 
 
 def _feature_blocks(data: Batch, agents: int, feature: Any, blocks: Sequence[Any] | None) -> list[Batch]:
-    features = _leaf(data, feature, "feature", "x", 0)
+    if isinstance(data, np.ndarray):
+        if feature is not None:
+            raise ValueError(f"feature = {feature!r}: data is a single array, and all of it is features.")
+        return [shard["x"] for shard in _feature_blocks({"x": data}, agents, None, blocks)]
+    key = _key(data, feature, "feature", "x", 0)
+    features = data[key]
     if np.ndim(features) != 2:
         raise ValueError(f"feature: a table (rows, features) is needed; it has shape {np.shape(features)}.")
     width = features.shape[1]
-    seen = _blocks(agents, width, blocks)
 
     def of_agent(own: np.ndarray) -> Batch:
-        keep = np.zeros(width, dtype=bool)
-        keep[own] = True
-        masked = np.where(keep, features, np.zeros((), features.dtype))
-        return jax.tree.map(lambda leaf: masked if leaf is features else leaf, data)
+        masked = np.zeros_like(features)
+        masked[:, own] = features[:, own]
+        return _replaced(data, key, masked)
 
-    return [of_agent(own) for own in seen]
+    return [of_agent(own) for own in _blocks(agents, width, blocks)]
+
+
+def _replaced(data: Batch, key: Any, value: np.ndarray) -> Batch:
+    """`data`, a dict or a tuple, with another value at `key`."""
+    if isinstance(data, dict):
+        return {**data, key: value}
+    parts = [value if k == key else part for k, part in enumerate(data)]
+    return type(data)(*parts) if hasattr(data, "_fields") else type(data)(parts)
 
 
 def _blocks(agents: int, width: int, blocks: Sequence[Any] | None) -> list[np.ndarray]:

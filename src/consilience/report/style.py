@@ -1,4 +1,4 @@
-"""Colours and small print that all figures share."""
+"""Colours that all figures share."""
 
 from __future__ import annotations
 

@@ -49,11 +49,13 @@ class Run:
     @cached_property
     def consensus_error(self) -> float:
         """How far an agent is from the network mean: root mean square over draws and parameters, in posterior sd."""
-        with np.errstate(all="ignore"):  # a diverged run has none
+        if self.network.size == 1:
+            return 0.0
+        with np.errstate(all="ignore"):  # a diverged run, and one that never moved, have none: NaN or infinite
             mean = self.positions.mean(axis=2, keepdims=True, dtype=float)
             spread = mean.std(axis=(0, 1, 2))
             apart = np.sqrt(np.mean((self.positions - mean) ** 2, axis=(0, 1, 2)))
-            return float(np.sqrt(np.mean((apart / np.maximum(spread, np.finfo(float).tiny)) ** 2)))
+            return float(np.sqrt(np.mean((apart / spread) ** 2)))
 
     @cached_property
     def acceptance(self) -> float | None:
@@ -61,14 +63,16 @@ class Run:
         accepted = self.stats.get("is_accepted")
         return None if accepted is None else float(accepted.mean())
 
-    def summary(self, agent: int | None = None) -> Summary:
+    def summary(self, agent: int | None = None, diagnosed: int | None = 2000) -> Summary:
         """Mean, sd, ESS and R-hat of every parameter, agreement, acceptance, cost, and warnings; prints as a table.
 
         Args:
           agent: of this agent alone. Without it, means and sds are averaged over the agents, and the smallest ESS and
             the largest R-hat of any agent are given: agents' draws are not independent of each other.
+          diagnosed: ESS and R-hat take milliseconds each. Of a model with more parameters times agents than this, they
+            are computed for so many, evenly spaced, and are NaN for the others. None: for all, however long it takes.
         """
-        return summarize(self, agent)
+        return summarize(self, agent, diagnosed)
 
     def to_arviz(self) -> Any:
         """An xarray DataTree as ArviZ reads it: posterior and sample_stats, with dimensions agent, chain, draw."""

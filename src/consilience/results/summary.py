@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 R_HAT_LIMIT = 1.01
 SHOWN_ROWS = 20
 TAIL = (0.05, 0.95)
+FEWEST_DRAWS = 4  # arviz-stats has no diagnostics of shorter chains
 
 
 @dataclass(frozen=True)
@@ -66,29 +67,32 @@ class Summary:
     def _rows(self) -> list[int]:
         if len(self.names) <= SHOWN_ROWS:
             return list(range(len(self.names)))
-        worst = np.argsort(-np.nan_to_num(self.columns["r_hat"], nan=np.inf), kind="stable")
+        worst = np.argsort(-np.nan_to_num(self.columns["r_hat"], nan=-np.inf), kind="stable")
         return sorted(int(k) for k in worst[:SHOWN_ROWS])
 
 
-def summarize(run: Run, agent: int | None = None) -> Summary:
+def summarize(run: Run, agent: int | None = None, diagnosed: int | None = None) -> Summary:
     """The summary of all agents, or of one."""
-    draws = np.moveaxis(run.positions, (2, 1, 0), (0, 1, 2)).astype(float)  # (agent, chain, draw, parameter)
-    if agent is not None:
-        if not 0 <= agent < len(draws):
-            raise IndexError(f"agent {agent} is not one of 0 ... {len(draws) - 1}.")
-        draws = draws[agent : agent + 1]
+    agents = range(run.network.size)
+    if agent is not None and (not isinstance(agent, int | np.integer) or agent not in agents):
+        raise IndexError(f"agent {agent!r} is not one of 0 ... {run.network.size - 1}.")
+    chosen = list(agents) if agent is None else [int(agent)]
+    draws = np.moveaxis(run.positions[:, :, chosen], (2, 1, 0), (0, 1, 2))  # (agent, chain, draw, parameter)
     with np.errstate(all="ignore"):  # of a diverged run the figures are NaN, and a warning says why
-        columns = {"mean": draws.mean(axis=(1, 2)).mean(axis=0), "sd": draws.std(axis=(1, 2), ddof=1).mean(axis=0)}
-        columns |= _diagnostics(draws)
-    of = "" if agent is None else f", agent {agent}"
+        columns = {
+            "mean": draws.mean(axis=(1, 2), dtype=float).mean(axis=0),
+            "sd": draws.std(axis=(1, 2), dtype=float).mean(axis=0),
+        }
+        columns |= _diagnostics(draws, diagnosed)
+    accepted = run.stats.get("is_accepted")
     return Summary(
-        title=f"{run!r}{of}",
+        title=f"{run!r}" + ("" if agent is None else f", agent {agent}"),
         names=parameter_names(run),
         columns=columns,
         consensus_error=run.consensus_error,
-        acceptance=run.acceptance,
+        acceptance=None if accepted is None else float(accepted[chosen].mean()),
         traffic=run.traffic,
-        warnings=_warnings(run, columns),
+        warnings=_warnings(run, chosen, columns),
     )
 
 
@@ -101,29 +105,55 @@ def parameter_names(run: Run) -> tuple[str, ...]:
     )
 
 
-def _diagnostics(draws: np.ndarray) -> dict[str, np.ndarray]:
-    """The worst over agents of bulk and tail ESS and of rank-normalised R-hat, by arviz-stats."""
+def _diagnostics(draws: np.ndarray, most: int | None) -> dict[str, np.ndarray]:
+    """The worst over agents of bulk and tail ESS and of rank-normalised R-hat, by arviz-stats.
+
+    Of at most `most` series, parameters evenly spaced; NaN elsewhere, and where a chain never moved: arviz would call
+    constant draws perfect.
+    """
     stats = require("arviz_stats.base", "report").array_stats
+    agents, _, length, dimension = draws.shape
+    some = np.unique(np.linspace(0, dimension - 1, min(dimension, max(1, (most or draws.size) // agents))).astype(int))
+    series = draws[..., some].astype(float)
     axes = {"chain_axis": 1, "draw_axis": 2}
-    return {
-        "ess_bulk": stats.ess(draws, method="bulk", **axes).min(axis=0),
-        "ess_tail": stats.ess(draws, method="tail", prob=TAIL, **axes).min(axis=0),
-        "r_hat": stats.rhat(draws, method="rank", **axes).max(axis=0),
-    }
+    stuck = (np.ptp(series, axis=2) == 0).any(axis=(0, 1))
+    columns = {name: np.full(dimension, np.nan) for name in ("ess_bulk", "ess_tail", "r_hat")}
+    if length >= FEWEST_DRAWS:
+        worst = {
+            "ess_bulk": stats.ess(series, method="bulk", **axes).min(axis=0),
+            "ess_tail": stats.ess(series, method="tail", prob=TAIL, **axes).min(axis=0),
+            "r_hat": stats.rhat(series, method="rank", **axes).max(axis=0),
+        }
+        for name, values in worst.items():
+            columns[name][some] = np.where(stuck, np.nan, values)
+    return columns
 
 
-def _warnings(run: Run, columns: dict[str, np.ndarray]) -> tuple[str, ...]:
+def _warnings(run: Run, agents: list[int], columns: dict[str, np.ndarray]) -> tuple[str, ...]:
+    """What the numbers do not say by themselves, the gravest first."""
     found = []
     if run.sampler.bias is not None:
         found.append(f"biased by design: {run.sampler.bias}")
-    if not np.isfinite(run.positions).all():
-        found.append("some draws are not finite: the sampler diverged. Use a smaller step_size.")
-    elif run.positions.shape[1] == 1:
-        found.append("one chain: R-hat, which compares chains, says nothing. Use num_chains=4.")
+    positions = run.positions[:, :, agents]
+    draws, chains = positions.shape[:2]
+    if not all(np.isfinite(values).all() for values in (positions, *run.stats.values())):
+        found.append("not all is finite: the sampler diverged. Use smaller steps.")
+    if draws < FEWEST_DRAWS:
+        found.append(f"fewer than {FEWEST_DRAWS} draws a chain: neither ESS nor R-hat can be had.")
+    else:
+        frozen = (np.ptp(positions, axis=0) == 0).all(axis=-1).sum()
+        if frozen:
+            found.append(
+                f"{frozen} of {chains * len(agents)} chains never moved: no proposal was taken. Use smaller steps."
+            )
+        if chains == 1:
+            found.append("one chain: R-hat, which compares chains, says nothing. Use num_chains=4.")
+    diagnosed = int((~np.isnan(columns["ess_bulk"])).sum())
     high = int((columns["r_hat"] > R_HAT_LIMIT).sum())
     if high:
         found.append(
-            f"{high} of {len(columns['r_hat'])} parameters have R-hat above {R_HAT_LIMIT}: the chains have not mixed. "
-            f"Run longer."
+            f"{high} of {diagnosed} parameters have R-hat above {R_HAT_LIMIT}: the chains have not mixed. Run longer."
         )
+    if 0 < diagnosed < len(columns["ess_bulk"]):
+        found.append(f"ESS and R-hat were computed for {diagnosed} of {len(columns['ess_bulk'])} parameters.")
     return tuple(found)

@@ -7,6 +7,7 @@ from typing import TypeVar
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.extend.core import get_opaque_trace_state
 
 from ..consensus import EdgeLists, gossip
 from ..consensus.edges import flow, take
@@ -28,6 +29,7 @@ class LaneNeighbors:
 
     def __init__(self, lists: EdgeLists) -> None:
         self._lists = lists
+        self._trace = get_opaque_trace_state()
         self.exchanges: Exchanges = []
 
     @property
@@ -57,5 +59,7 @@ class LaneNeighbors:
         )
 
     def _count(self, x: T, rounds: int | jax.Array) -> None:
+        if get_opaque_trace_state() != self._trace:
+            raise RuntimeError("a collective inside lax control flow cannot be counted: call it outside, with rounds=.")
         message = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(x))
         self.exchanges.append((rounds, message))

@@ -8,10 +8,11 @@ compiles anything anew, and no length of chunk changes a draw.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cached_property, partial
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -19,11 +20,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .._types import Key
+from .._types import Key, LogDensity
 from ..consensus import EdgeLists, edge_lists
 from ..network import Network
-from ..posterior import Layout, Posterior, Shard
+from ..posterior import Layout, Posterior, Shard, StartValues, check_start, start_values
 from ..samplers import Kernel, Sampler
+from .fingerprint import fingerprint
 from .lanes import AGENTS, Exchanges, LaneNeighbors
 from .traffic import Traffic
 
@@ -32,6 +34,8 @@ BUFFER_DRAWS = 1024
 NOISE_BYTES = 16 << 20  # drawn ahead
 NOISE_ITERATIONS = 100
 CHUNK_SECONDS = 0.5  # between two reports of progress
+FIRST_ITERATIONS = 8
+COMPILED_PROGRAMS = 32
 
 
 class Chunk(NamedTuple):
@@ -43,26 +47,6 @@ class Chunk(NamedTuple):
     traffic: Traffic
 
 
-@dataclass(frozen=True)
-class Program:
-    """What the compiled code depends on, and nothing else: equal programs share it."""
-
-    posterior: Posterior
-    layout: Layout
-    buffer: int  # draws
-    block: int  # iterations whose noise is drawn at once
-
-    def kernel(self, inputs: Inputs, shard: Shard) -> tuple[Kernel, LaneNeighbors]:
-        """One lane's kernel, and the link through which it talks."""
-        neighbors = LaneNeighbors(inputs.lists)
-
-        def logdensity(w: jax.Array) -> jax.Array:
-            return self.posterior.local_logdensity(self.layout.unravel(w), shard, neighbors.size)
-
-        like = jnp.zeros(self.layout.dimension, self.layout.dtype)
-        return inputs.sampler.build(logdensity, neighbors, like), neighbors
-
-
 class Inputs(NamedTuple):
     """What the compiled code is applied to."""
 
@@ -72,11 +56,39 @@ class Inputs(NamedTuple):
     chain_keys: Key  # (chains,)
 
 
+class Model(NamedTuple):
+    """What is sampled, as one lane sees it."""
+
+    posterior: Posterior
+    layout: Layout
+
+    def logdensity(self, shard: Shard, size: int) -> LogDensity:
+        """ℓ_i of the vector of parameters."""
+        return lambda w: self.posterior.local_logdensity(self.layout.unravel(w), shard, size)
+
+    def kernel(self, inputs: Inputs, shard: Shard) -> tuple[Kernel, LaneNeighbors]:
+        """One lane's kernel, and the link through which it talks."""
+        neighbors = LaneNeighbors(inputs.lists)
+        like = jnp.zeros(self.layout.dimension, self.layout.dtype)
+        return inputs.sampler.build(self.logdensity(shard, neighbors.size), neighbors, like), neighbors
+
+
+@dataclass(frozen=True)
+class Program:
+    """What the compiled code depends on: equal programs share it."""
+
+    model: Model = field(compare=False)  # the fingerprint stands for it
+    layout: Layout
+    fingerprint: str  # of one iteration
+    buffer: int  # draws
+    block: int  # iterations whose noise is drawn at once
+
+
 class Simulation:
     """A run on one device: its state after the iterations done so far, and the means to go on.
 
     Args:
-      positions: (chains, dimension), where the chains start, on all agents alike.
+      positions: (chains, dimension), where the chains start, on all agents alike. Refused if not finite there.
       key: of the whole run. Chain c uses fold_in(key, c), its iteration t fold_in of that with t.
     """
 
@@ -94,39 +106,47 @@ class Simulation:
         self.chains = len(positions)
         chain_keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, jnp.arange(self.chains))
         self.inputs = Inputs(sampler, edge_lists(network), shards, chain_keys)
-        draw_bytes = self.chains * network.size * layout.dimension * layout.dtype.itemsize
+        positions = jnp.asarray(positions, layout.dtype)
+
+        model = Model(posterior, layout)
+        state, _ = jax.eval_shape(partial(_start, model), self.inputs, positions)
+        noise = _noise_shape(model, self.inputs)
+        self._message_bytes: list[int] = []
+        traced = jax.make_jaxpr(partial(_move, model, observe=self._read_off))(self.inputs, noise, state)
+        draw_bytes = math.prod(state.position.shape) * layout.dtype.itemsize
+        noise_bytes = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(noise))
         self.program = Program(
-            posterior,
+            model,
             layout,
+            fingerprint(traced),
             buffer=max(1, min(BUFFER_DRAWS, BUFFER_BYTES // draw_bytes)),
-            block=max(1, min(NOISE_ITERATIONS, NOISE_BYTES // draw_bytes)),
+            block=max(1, min(NOISE_ITERATIONS, NOISE_BYTES // max(1, noise_bytes))),
         )
-        self.state = _start(self.program, self.inputs, jnp.asarray(positions, layout.dtype))
+        self.state, values = _compiled(self.program).start(self.inputs, positions)
+        check_start(*map(np.asarray, values))
+        self._seconds_per_iteration: float | None = None
 
-    @cached_property
-    def _message_bytes(self) -> list[int]:
-        """Bytes of one agent's message in each collective of an iteration, read off a trace of it."""
-        seen: list[int] = []
-
-        def read_off(exchanges: Exchanges) -> None:
-            seen[:] = [message for _, message in exchanges]
-
-        noise = _noise_shape(self.program, self.inputs)
-        jax.eval_shape(partial(_move, self.program, observe=read_off), self.inputs, noise, self.state)
-        return seen
+    def _read_off(self, exchanges: Exchanges) -> None:
+        """Keep the bytes of one agent's message in each collective of an iteration."""
+        self._message_bytes = [message for _, message in exchanges]
 
     def advance(self, draws: int, thin: int) -> Chunk:
         """`draws` × `thin` iterations, of which every `thin`-th is kept; at most the buffer's number of draws."""
-        self.state, positions, stats, rounds = _advance(
-            self.program, self.inputs, self.state, jnp.int32(draws), jnp.int32(thin)
+        if draws > self.program.buffer:
+            raise ValueError(f"{draws} draws at once do not fit into the buffer of {self.program.buffer}.")
+        began = time.perf_counter()
+        self.state, positions, stats, rounds = _compiled(self.program).advance(
+            self.inputs, self.state, jnp.int32(draws), jnp.int32(thin)
         )
-        # Cut on the host: on the device every length would be compiled.
-        return Chunk(
-            np.asarray(positions)[:draws],
-            {name: np.asarray(values)[:draws] for name, values in stats._asdict().items()},
+        # Cut on the host, where no length has to be compiled; copied, so that no buffer outlives its chunk.
+        chunk = Chunk(
+            np.asarray(positions)[:draws].copy(),
+            {name: np.asarray(values)[:draws].copy() for name, values in stats._asdict().items()},
             draws * thin,
             self._traffic(np.asarray(rounds, dtype=np.int64).sum(axis=0)),
         )
+        self._seconds_per_iteration = (time.perf_counter() - began) / chunk.iterations
+        return chunk
 
     def _traffic(self, rounds: np.ndarray) -> Traffic:
         """Of so many rounds of each of an iteration's collectives."""
@@ -137,25 +157,39 @@ class Simulation:
 
     def warm_up(self, iterations: int) -> Iterator[Chunk]:
         """Iterations whose draws are not kept: one draw a chunk, the last of many."""
-        yield from self._paced(iterations, lambda count: self.advance(1, count), most=iterations)
+        while iterations > 0:
+            count = min(iterations, self._iterations_at_once())
+            yield self.advance(1, count)
+            iterations -= count
 
     def draws(self, count: int, thin: int = 1) -> Iterator[Chunk]:
         """`count` draws, `thin` iterations each."""
-        yield from self._paced(count, lambda number: self.advance(number, thin), most=self.program.buffer)
+        while count > 0:
+            number = min(count, self.program.buffer, max(1, self._iterations_at_once() // thin))
+            yield self.advance(number, thin)
+            count -= number
 
-    def _paced(self, remaining: int, advance: Any, most: int) -> Iterator[Chunk]:
-        """Chunks of about CHUNK_SECONDS; the first one, with the compilation in it, is short."""
-        size = min(most, 16)
-        while remaining:
-            size = min(size, remaining, most)
-            began = time.perf_counter()
-            yield advance(size)
-            remaining -= size
-            seconds = time.perf_counter() - began
-            size = max(1, int(size * min(4.0, CHUNK_SECONDS / max(seconds, 1e-6))))
+    def _iterations_at_once(self) -> int:
+        """About CHUNK_SECONDS of them, by the pace of the last chunk; the first, with the compilation, is short."""
+        if self._seconds_per_iteration is None:
+            return FIRST_ITERATIONS
+        return max(1, int(CHUNK_SECONDS / self._seconds_per_iteration))
 
 
 # --- compiled ------------------------------------------------------------------------------------------
+
+
+class Compiled(NamedTuple):
+    start: Any
+    advance: Any
+
+
+@lru_cache(maxsize=COMPILED_PROGRAMS)
+def _compiled(program: Program) -> Compiled:
+    """The jitted functions of a program. The least recently used go, and what they captured with them."""
+    return Compiled(
+        jax.jit(partial(_start, program.model)), jax.jit(partial(_advance, program), donate_argnames="state")
+    )
 
 
 def _over_agents(function: Any, in_axes: Any, out_axes: Any = 0) -> Any:
@@ -167,36 +201,41 @@ def _state_axes(state: Any) -> Any:
     return type(state)(**{name: None if name == "iteration" else 0 for name in state._fields})
 
 
-@jax.jit(static_argnums=0)
-def _start(program: Program, inputs: Inputs, positions: jax.Array) -> Any:
+def _start(model: Model, inputs: Inputs, positions: jax.Array) -> tuple[Any, StartValues]:
+    """All lanes' first states, and what decides whether they can be started from."""
+
     def lane(shard: Shard, position: jax.Array) -> Any:
-        return program.kernel(inputs, shard)[0].init(position)
+        return model.kernel(inputs, shard)[0].init(position)
+
+    def values(shard: Shard, position: jax.Array) -> StartValues:
+        return start_values(model.posterior, model.layout.unravel(position), shard, len(inputs.lists.row))
 
     axes = _state_axes(jax.eval_shape(_over_agents(lane, (0, None)), inputs.shards, positions[0]))
     of_chain = _over_agents(lane, (0, None), axes)
-    return jax.vmap(of_chain, in_axes=(None, 0), out_axes=axes)(inputs.shards, positions)
+    state = jax.vmap(of_chain, in_axes=(None, 0), out_axes=axes)(inputs.shards, positions)
+    return state, lax.map(lambda position: _over_agents(values, (0, None))(inputs.shards, position), positions)
 
 
-def _noise(program: Program, inputs: Inputs, first: jax.Array) -> Any:
-    """The noise of `program.block` iterations from `first` on: leaves (iterations, chains, agents, ...)."""
+def _noise(model: Model, inputs: Inputs, first: jax.Array, count: int) -> Any:
+    """The noise of `count` iterations from `first` on: leaves (iterations, chains, agents, ...)."""
 
     def lane(key: Key, shard: Shard) -> Any:
-        return program.kernel(inputs, shard)[0].noise(key)
+        return model.kernel(inputs, shard)[0].noise(key)
 
     def of_chain(key: Key, iteration: jax.Array) -> Any:
         return _over_agents(lane, (None, 0))(jax.random.fold_in(key, iteration), inputs.shards)
 
-    iterations = first + jnp.arange(program.block)
+    iterations = first + jnp.arange(count)
     return jax.vmap(jax.vmap(of_chain, in_axes=(0, None)), in_axes=(None, 0))(inputs.chain_keys, iterations)
 
 
-def _noise_shape(program: Program, inputs: Inputs) -> Any:
+def _noise_shape(model: Model, inputs: Inputs) -> Any:
     """Of one iteration."""
-    return jax.eval_shape(lambda i: jax.tree.map(lambda leaf: leaf[0], _noise(program, i, jnp.int32(0))), inputs)
+    return jax.eval_shape(lambda i: jax.tree.map(lambda leaf: leaf[0], _noise(model, i, jnp.int32(0), 1)), inputs)
 
 
 def _move(
-    program: Program, inputs: Inputs, noise: Any, state: Any, observe: Callable[[Exchanges], None] = lambda _: None
+    model: Model, inputs: Inputs, noise: Any, state: Any, observe: Callable[[Exchanges], None] = lambda _: None
 ) -> tuple[Any, Any, jax.Array]:
     """One iteration of all chains and agents: new state, info, and the rounds of each collective in it.
 
@@ -204,7 +243,7 @@ def _move(
     """
 
     def lane(shard: Shard, noise: Any, state: Any) -> Any:
-        kernel, neighbors = program.kernel(inputs, shard)
+        kernel, neighbors = model.kernel(inputs, shard)
         state, info = kernel.move(noise, state)
         rounds = jnp.array([rounds for rounds, _ in neighbors.exchanges], jnp.int32)
         observe(neighbors.exchanges)
@@ -215,7 +254,6 @@ def _move(
     return jax.vmap(of_chain, in_axes=(None, 0, axes), out_axes=(axes, 0, None))(inputs.shards, noise, state)
 
 
-@jax.jit(static_argnums=0, donate_argnums=2)
 def _advance(program: Program, inputs: Inputs, state: Any, draws: jax.Array, thin: jax.Array) -> Any:
     first = state.iteration
     iterations = draws * thin
@@ -223,13 +261,13 @@ def _advance(program: Program, inputs: Inputs, state: Any, draws: jax.Array, thi
     def iterate(step: jax.Array, carry: Any, noise: Any, block_start: jax.Array) -> Any:
         state, kept = carry
         now = jax.tree.map(lambda leaf: leaf[step - block_start], noise)
-        state, info, rounds = _move(program, inputs, now, state)
+        state, info, rounds = _move(program.model, inputs, now, state)
         kept = _keep(kept, step // thin, thin, state.position, info, rounds)
         return state, kept
 
     def iterate_block(block: jax.Array, carry: Any) -> Any:
         start = block * program.block
-        noise = _noise(program, inputs, first + start)
+        noise = _noise(program.model, inputs, first + start, program.block)
         end = jnp.minimum(start + program.block, iterations)
         return lax.fori_loop(start, end, lambda step, carry: iterate(step, carry, noise, start), carry)
 
@@ -240,8 +278,8 @@ def _advance(program: Program, inputs: Inputs, state: Any, draws: jax.Array, thi
 
 def _empty(program: Program, inputs: Inputs, state: Any) -> Any:
     """The buffer: positions, stats and rounds of `program.buffer` draws."""
-    noise = _noise_shape(program, inputs)
-    _, info, rounds = jax.eval_shape(partial(_move, program), inputs, noise, state)
+    noise = _noise_shape(program.model, inputs)
+    _, info, rounds = jax.eval_shape(partial(_move, program.model), inputs, noise, state)
     stats = jax.tree.map(lambda leaf: jnp.zeros((program.buffer, *leaf.shape), jnp.float32), info)
     return (
         jnp.zeros((program.buffer, *state.position.shape), state.position.dtype),
@@ -255,6 +293,8 @@ def _keep(kept: Any, draw: jax.Array, thin: jax.Array, position: jax.Array, info
     positions, stats, counted = kept
     return (
         positions.at[draw].set(position),
-        jax.tree.map(lambda total, value: total.at[draw].add(value.astype(total.dtype) / thin), stats, info),
+        jax.tree.map(
+            lambda total, value: total.at[draw].add(value.astype(total.dtype) / thin.astype(total.dtype)), stats, info
+        ),
         counted.at[draw].add(rounds),
     )

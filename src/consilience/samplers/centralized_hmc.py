@@ -13,9 +13,9 @@ from .._types import Count, Key, LogDensity, Number, Scalar, Vector
 from ..consensus import Neighbors
 from ..network import Network
 from .base import Kernel, own_key
-from .mass import check_mass, kinetic_energy, velocity
+from .mass import check_mass, check_mass_dimension, kinetic_energy, velocity
 from .metropolis import MetropolisInfo, MetropolisNoise, metropolis_noise
-from .settings import check_count, check_positive, static
+from .settings import check_count, check_positive, register_settings, static
 
 
 class HMCState(NamedTuple):
@@ -25,7 +25,7 @@ class HMCState(NamedTuple):
     iteration: Count
 
 
-@jax.tree_util.register_dataclass
+@register_settings
 @dataclass(frozen=True)
 class CentralizedHMC:
     """Hamiltonian Monte Carlo with L = `num_integration_steps` leapfrog steps of size ε = `step_size`.
@@ -60,7 +60,7 @@ class CentralizedHMC:
                 f"centralized_hmc needs all data in one place, but this network has {network.size} agents. Write "
                 f"cs.sample(posterior, cs.pool(shards), cs.Network.complete(1), ...)."
             )
-        check_mass(self.name, self.inverse_mass_matrix, dimension)
+        check_mass_dimension(self.name, self.inverse_mass_matrix, dimension)
         return self
 
     def build(self, logdensity: LogDensity, neighbors: Neighbors, like: Vector) -> Kernel:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, replace
-from numbers import Real
 from typing import NamedTuple
 
 import jax
@@ -15,9 +14,9 @@ from .._types import Count, Key, LogDensity, Number, Scalar, Vector
 from ..consensus import Neighbors
 from ..network import Network
 from .base import Kernel, own_key
-from .settings import check_positive, static
+from .settings import check_positive, real_number, register_settings, static
 
-PAPER_CONSENSUS_STEP = 0.48
+PAPER_CONSENSUS_STEP_SIZE = 0.48
 
 
 class DULAState(NamedTuple):
@@ -29,12 +28,12 @@ class DULAInfo(NamedTuple):
     step_size: Scalar  # α_k
 
 
-@jax.tree_util.register_dataclass
+@register_settings
 @dataclass(frozen=True)
 class DULA:
     """Decentralized unadjusted Langevin of Parayil, Bai, George and Gurram (2020), with full gradients.
 
-    Iteration k of agent i, with a = `step_size`, β₀ = `consensus_step`, and a_ij = 1 on the edges:
+    Iteration k of agent i, with a = `step_size`, β₀ = `consensus_step_size`, and a_ij = 1 on the edges:
 
         ω_i ← ω_i - β_k Σ_j a_ij (ω_i - ω_j) + α_k m ∇ℓ_i(ω_i) + √(2 α_k) v_i ,      v_i ~ N(0, I)
         α_k = a / (k + b₁)^δ₂ ,    β_k = β₀ / (k + b₂)^δ₁ ,    ½ + δ₁ < δ₂ < 1
@@ -46,13 +45,13 @@ class DULA:
     Args:
       step_size: a, the appendix's ε.
       noise: "published" or "corrected".
-      consensus_step: β₀. None: the paper's 0.48, or 1/λ_max(L) where that is less. The iteration diverges where
+      consensus_step_size: β₀. None: the paper's 0.48, or 1/λ_max(L) where that is less. The iteration diverges where
         β₀ > 2/λ_max(L), L the graph's Laplacian; a value above it warns.
       delta1, delta2, b1, b2: the decay of the two steps; the paper's values by default.
     """
 
     step_size: Number
-    consensus_step: Number = None
+    consensus_step_size: Number = None
     delta1: Number = 0.01
     delta2: Number = 0.55
     b1: Number = 230.0
@@ -69,11 +68,13 @@ class DULA:
         )
 
     def __post_init__(self) -> None:
-        check_positive(self.name, step_size=self.step_size, consensus_step=self.consensus_step, b1=self.b1, b2=self.b2)
+        check_positive(self.name, step_size=self.step_size, b1=self.b1, b2=self.b2)
+        if self.consensus_step_size is not None:
+            check_positive(self.name, consensus_step_size=self.consensus_step_size)
         if self.noise not in ("published", "corrected"):
             raise ValueError(f'{self.name}: noise = {self.noise!r} is neither "published" nor "corrected".')
-        written = isinstance(self.delta1, Real) and isinstance(self.delta2, Real)  # and not traced
-        if written and not (self.delta1 >= 0 and 0.5 + self.delta1 < self.delta2 < 1):
+        delta1, delta2 = real_number(self.delta1), real_number(self.delta2)
+        if delta1 is None or delta2 is None or not (delta1 >= 0 and 0.5 + delta1 < delta2 < 1):
             raise ValueError(
                 f"{self.name}: delta1 = {self.delta1}, delta2 = {self.delta2}: the steps must decay with "
                 f"0 ≤ delta1 and ½ + delta1 < delta2 < 1, for example delta1=0.01, delta2=0.55."
@@ -82,12 +83,12 @@ class DULA:
     def resolve(self, network: Network, dimension: int) -> DULA:
         # One agent alone has no Laplacian; its consensus term is zero whatever the step.
         limit = 1 / network.laplacian_norm if network.size > 1 else math.inf
-        if self.consensus_step is None:
-            return replace(self, consensus_step=min(PAPER_CONSENSUS_STEP, limit))
-        if network.size > 1 and self.consensus_step > 2 * limit:
+        if self.consensus_step_size is None:
+            return replace(self, consensus_step_size=min(PAPER_CONSENSUS_STEP_SIZE, limit))
+        if network.size > 1 and self.consensus_step_size > 2 * limit:
             warnings.warn(
-                f"dula: consensus_step = {self.consensus_step:g} is above 2/λ_max(L) = {2 * limit:.3g} on this "
-                f"network, where mixing drives the agents apart. Use {limit:.3g}, the default here, or less.",
+                f"dula: consensus_step_size = {self.consensus_step_size:g} is above 2/λ_max(L) = {2 * limit:.3g} on "
+                f"this network, where mixing drives the agents apart. Use {limit:.3g}, the default here, or less.",
                 stacklevel=3,
             )
         return self
@@ -104,7 +105,7 @@ class DULA:
         def move(noise: Vector, state: DULAState) -> tuple[DULAState, DULAInfo]:
             k = state.iteration.astype(like.dtype)
             alpha = jnp.asarray(self.step_size / (k + self.b1) ** self.delta2, like.dtype)
-            beta = jnp.asarray(self.consensus_step / (k + self.b2) ** self.delta1, like.dtype)
+            beta = jnp.asarray(self.consensus_step_size / (k + self.b2) ** self.delta1, like.dtype)
             position = (
                 state.position
                 - beta * neighbors.laplacian(state.position)

@@ -16,24 +16,34 @@ from jax.scipy.linalg import solve_triangular
 from .._types import Key, Scalar, Vector
 
 
-def check_mass(sampler: str, inverse_mass: Any, dimension: int | None = None) -> Any:
-    """`inverse_mass` as an array; refuses one that is not positive, or not of the model's dimension."""
-    if inverse_mass is None or isinstance(inverse_mass, jax.core.Tracer):
-        return inverse_mass
+def check_mass(sampler: str, inverse_mass: Any) -> Any:
+    """`inverse_mass` as an array; refuses one that is not positive."""
+    if inverse_mass is None:
+        return None
     try:
         matrix = np.asarray(inverse_mass, dtype=float)
+        good = np.isfinite(matrix).all() and (_is_positive_definite(matrix) if matrix.ndim == 2 else (matrix > 0).all())
     except (TypeError, ValueError):
-        return inverse_mass  # a placeholder of a pytree transformation
-    if matrix.ndim == 2:
-        symmetric = matrix.shape[0] == matrix.shape[1] and np.allclose(matrix, matrix.T)
-        good = symmetric and np.linalg.eigvalsh(matrix).min() > 0
-    else:
-        good = matrix.ndim < 2 and bool((matrix > 0).all() and np.isfinite(matrix).all())
-    if not good:
-        raise ValueError(f"{sampler}: inverse_mass_matrix must be positive: a number, a diagonal, or a matrix.")
-    if dimension is not None and matrix.ndim and len(matrix) != dimension:
-        raise ValueError(f"{sampler}: inverse_mass_matrix is for {len(matrix)} parameters, the model has {dimension}.")
-    return jnp.asarray(inverse_mass)
+        good = False
+    if not good or matrix.ndim > 2:
+        raise ValueError(
+            f"{sampler}: inverse_mass_matrix must be positive: a number, a vector (one number per parameter, the "
+            f"parameters' leaves laid end to end), or a symmetric matrix."
+        )
+    return jnp.asarray(inverse_mass, dtype=float)
+
+
+def check_mass_dimension(sampler: str, inverse_mass: Any, dimension: int) -> None:
+    """Refuse a mass that is not the model's."""
+    if inverse_mass is not None and inverse_mass.ndim and len(inverse_mass) != dimension:
+        raise ValueError(
+            f"{sampler}: inverse_mass_matrix is for {len(inverse_mass)} parameters, the model has {dimension}."
+        )
+
+
+def _is_positive_definite(matrix: np.ndarray) -> bool:
+    square = matrix.shape[0] == matrix.shape[1]
+    return square and np.allclose(matrix, matrix.T) and bool(np.linalg.eigvalsh(matrix).min() > 0)
 
 
 def momentum(key: Key, inverse_mass: Any, like: Vector) -> Vector:

@@ -20,6 +20,10 @@ class MetropolisInfo(NamedTuple):
     is_accepted: Flag
 
 
+class Unadjusted(NamedTuple):
+    """The info of a sampler whose Metropolis step is off: there is no acceptance to speak of."""
+
+
 def metropolis_noise(key: Key, inverse_mass: Any, like: Vector) -> MetropolisNoise:
     """A momentum and the logarithm of a uniform number, in the shape and dtype of `like`."""
     for_momentum, for_uniform = jax.random.split(key)

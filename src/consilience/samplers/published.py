@@ -12,10 +12,10 @@ from .._types import Count, Key, LogDensity, Number, Scalar, Vector
 from ..consensus import Neighbors
 from ..network import Network
 from .base import Kernel, own_key
-from .mass import check_mass
-from .metropolis import MetropolisInfo, MetropolisNoise, metropolis_noise
+from .mass import check_mass, check_mass_dimension
+from .metropolis import MetropolisInfo, MetropolisNoise, Unadjusted, metropolis_noise
 from .rounds import check_rounds, rounds_at
-from .settings import check_count, check_positive, static
+from .settings import check_count, check_flag, check_positive, register_settings, static
 
 
 class PublishedState(NamedTuple):
@@ -27,7 +27,7 @@ class PublishedState(NamedTuple):
     iteration: Count
 
 
-@jax.tree_util.register_dataclass
+@register_settings
 @dataclass(frozen=True)
 class Published:
     """The decentralized Metropolis-adjusted Langevin algorithm of Kungurtsev, Cobb, Javidi and Jalaian (2021).
@@ -74,13 +74,14 @@ class Published:
 
     def __post_init__(self) -> None:
         check_positive(self.name, step_size=self.step_size)
+        check_flag(self.name, gradient_tracking=self.gradient_tracking, consensus_step=self.consensus_step)
         if self.metropolis_after is not None:
             check_count(self.name, 0, metropolis_after=self.metropolis_after)
         object.__setattr__(self, "rounds", check_rounds(self.name, self.rounds))
         object.__setattr__(self, "inverse_mass_matrix", check_mass(self.name, self.inverse_mass_matrix))
 
     def resolve(self, network: Network, dimension: int) -> Published:
-        check_mass(self.name, self.inverse_mass_matrix, dimension)
+        check_mass_dimension(self.name, self.inverse_mass_matrix, dimension)
         return self
 
     def build(self, logdensity: LogDensity, neighbors: Neighbors, like: Vector) -> Kernel:
@@ -95,7 +96,7 @@ class Published:
         def noise(key: Key) -> MetropolisNoise:
             return metropolis_noise(own_key(key, neighbors), self.inverse_mass_matrix, like)
 
-        def move(noise: MetropolisNoise, state: PublishedState) -> tuple[PublishedState, MetropolisInfo]:
+        def move(noise: MetropolisNoise, state: PublishedState) -> tuple[PublishedState, MetropolisInfo | Unadjusted]:
             rounds = rounds_at(self.rounds, state.iteration)
             local_gradient, local_curvature = gradient_and_curvature(logdensity, state.position, noise.momentum)
             gradient, curvature = local_gradient, local_curvature
@@ -110,18 +111,20 @@ class Published:
 
             proposed_momentum = noise.momentum + step_size * gradient
             proposal = state.position + step_size * proposed_momentum
-            log_ratio = jnp.minimum(0.0, -0.5 * step_size**2 * (curvature + jnp.vdot(gradient, gradient)))
             if self.metropolis_after is None:
-                log_ratio = jnp.zeros_like(log_ratio)
+                position = proposal
+                info: MetropolisInfo | Unadjusted = Unadjusted()
             else:
+                log_ratio = jnp.minimum(0.0, -0.5 * step_size**2 * (curvature + jnp.vdot(gradient, gradient)))
                 log_ratio = jnp.where(state.iteration < self.metropolis_after, 0.0, log_ratio)
-            is_accepted = log_ratio >= noise.log_uniform
-            position = jnp.where(is_accepted, proposal, state.position)
+                is_accepted = log_ratio >= noise.log_uniform
+                position = jnp.where(is_accepted, proposal, state.position)
+                info = MetropolisInfo(jnp.exp(log_ratio), is_accepted)
             if self.consensus_step:
                 position = neighbors.mix(position, rounds)
 
             moved = PublishedState(position, gradient, curvature, local_gradient, local_curvature, state.iteration + 1)
-            return moved, MetropolisInfo(jnp.exp(log_ratio), is_accepted)
+            return moved, info
 
         return Kernel(init, noise, move)
 

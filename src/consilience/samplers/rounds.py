@@ -21,11 +21,12 @@ def check_rounds(sampler: str, rounds: Any) -> Rounds:
     `{0: 1, 1000: 5, 2000: 10}` reads: 1 round from iteration 0 on, 5 from 1000 on, 10 from 2000 on.
     """
     if callable(rounds):
+        _check_function(sampler, rounds)
         return rounds
     if not isinstance(rounds, Mapping | tuple):
         check_count(sampler, 1, rounds=rounds)
         return int(rounds)
-    milestones = tuple(sorted(rounds.items())) if isinstance(rounds, Mapping) else rounds
+    milestones = tuple(sorted(dict(rounds).items()))
     for start, count in milestones:
         check_count(sampler, 0, **{"a milestone of rounds": start})
         check_count(sampler, 1, **{f"rounds from iteration {start} on": count})
@@ -34,11 +35,23 @@ def check_rounds(sampler: str, rounds: Any) -> Rounds:
     return milestones
 
 
+def _check_function(sampler: str, rounds: Callable[[Count], Count]) -> None:
+    try:
+        result = jax.eval_shape(rounds, jnp.int32(0))
+    except jax.errors.ConcretizationTypeError:
+        raise ValueError(
+            f"{sampler}: rounds is a function with Python branches on the iteration, which is not known when it is "
+            f"compiled. Use jnp.where, or milestones: rounds={{0: 1, 1000: 5}}."
+        ) from None
+    if getattr(result, "shape", None) != () or not jnp.issubdtype(result.dtype, jnp.integer):
+        raise ValueError(f"{sampler}: rounds(iteration) must be a whole number, it is {result}.")
+
+
 def rounds_at(rounds: Rounds, iteration: Count) -> int | jax.Array:
-    """The rounds of iteration `iteration`: a Python number where they never change."""
+    """The rounds of iteration `iteration`: a Python number where they never change. A function's are at least one."""
     if isinstance(rounds, int):
         return rounds
     if callable(rounds):
-        return jnp.asarray(rounds(iteration), jnp.int32)
+        return jnp.maximum(1, jnp.asarray(rounds(iteration), jnp.int32))
     starts, counts = (jnp.array(column, jnp.int32) for column in zip(*rounds, strict=True))
     return counts[jnp.searchsorted(starts, iteration, side="right") - 1]

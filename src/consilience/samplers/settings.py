@@ -6,11 +6,13 @@ everything else, marked `static()`, decides which code is compiled.
 
 from __future__ import annotations
 
-from dataclasses import field
-from numbers import Real
-from typing import Any
+from dataclasses import field, fields
+from typing import Any, TypeVar
 
+import jax
 import numpy as np
+
+T = TypeVar("T")
 
 
 def static(default: Any) -> Any:
@@ -18,11 +20,37 @@ def static(default: Any) -> Any:
     return field(default=default, metadata={"static": True})
 
 
+def register_settings(cls: type[T]) -> type[T]:
+    """Make a dataclass of settings a pytree. Its checks run when it is written, and never while it is traced."""
+    numbers = [f.name for f in fields(cls) if not f.metadata.get("static")]  # type: ignore[arg-type]
+    choices = [f.name for f in fields(cls) if f.metadata.get("static")]  # type: ignore[arg-type]
+
+    def flatten(settings: T) -> tuple[list[Any], tuple[Any, ...]]:
+        return [getattr(settings, name) for name in numbers], tuple(getattr(settings, name) for name in choices)
+
+    def unflatten(chosen: tuple[Any, ...], values: Any) -> T:
+        settings = object.__new__(cls)
+        for name, value in zip([*numbers, *choices], [*values, *chosen], strict=True):
+            object.__setattr__(settings, name, value)
+        return settings
+
+    jax.tree_util.register_pytree_node(cls, flatten, unflatten)
+    return cls
+
+
 def check_positive(sampler: str, **settings: Any) -> None:
-    """Refuse numbers that are not positive and finite. Traced values were checked when they were written."""
+    """Refuse what is not one positive, finite number."""
     for name, value in settings.items():
-        if isinstance(value, Real) and not 0 < float(value) < float("inf"):
-            raise ValueError(f"{sampler}: {name} = {value} must be a positive number.")
+        number = real_number(value)
+        if number is None or not 0 < number < np.inf:
+            raise ValueError(f"{sampler}: {name} = {value!r} must be a positive number.")
+
+
+def real_number(value: Any) -> float | None:
+    """`value` as a float where it is one real number, of whatever library; else None."""
+    if isinstance(value, bool | str) or np.ndim(value) != 0 or np.asarray(value).dtype.kind not in "iuf":
+        return None
+    return float(value)
 
 
 def check_count(sampler: str, least: int, **settings: Any) -> None:
@@ -30,3 +58,10 @@ def check_count(sampler: str, least: int, **settings: Any) -> None:
     for name, value in settings.items():
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
             raise ValueError(f"{sampler}: {name} = {value!r} must be a whole number of at least {least}.")
+
+
+def check_flag(sampler: str, **settings: Any) -> None:
+    """Refuse what is neither True nor False."""
+    for name, value in settings.items():
+        if not isinstance(value, bool):
+            raise ValueError(f"{sampler}: {name} = {value!r} must be True or False.")

@@ -88,17 +88,10 @@ def test_divergence_is_said_aloud():
 
 
 def test_draws_that_stay_finite_while_the_gradient_is_nan_are_reported():
-    posterior = cs.Posterior(lambda w: -jnp.sum(w**1.5), REGRESSION.log_likelihood)  # NaN below zero
+    # The data pull the last coordinate to 1, past the point where this prior has a gradient.
+    posterior = cs.Posterior(lambda w: prior(w) + jnp.sqrt(0.5 - w[2]), REGRESSION.log_likelihood)
     with pytest.warns(UserWarning, match="the sampler diverged"):
-        run = cs.sample(
-            **{
-                **GOOD,
-                "posterior": posterior,
-                "sampler": cs.published(0.3),
-                "init": np.ones(3, np.float32),
-                "num_samples": 300,
-            }
-        )
+        run = cs.sample(**{**GOOD, "posterior": posterior, "num_samples": 300})
     assert np.isfinite(run.draws).all()
     assert any("diverged" in text for text in run.summary().warnings)
 

@@ -1,15 +1,17 @@
 """Iterations per second of each sampler over its floor, on the digits ring (5 agents, 650 parameters, float32).
 
 The floor is the derivatives alone: the gradient of every agent's log density (for `published`, with a Hessian-vector
-product), written by hand with nothing around them but a loop. It is written twice, because XLA's CPU code for it
-depends on it: as one `vmap` over agents, and with the axis of one chain that the runtime has too. A ratio of 0.8 means
-that a fifth of the time goes into noise, mixing, accepting and keeping draws; above 1 means that the floor itself was
-compiled worse. The second floor is the one to beat.
+product; for `centralized_hmc`, with the value and on the pooled data), written by hand with nothing around them but a
+loop. It is written twice, because XLA's CPU code for it depends on it: as one `vmap` over agents, which is what the
+targets are for, and with the axis of one chain that the runtime has too, which XLA compiles better. A ratio of 0.8
+means that a fifth of the time goes into noise, mixing, accepting and keeping draws; above 1 means that the floor itself
+was compiled worse than the sampler.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +35,9 @@ def log_density(w: jax.Array, shard: Shard) -> jax.Array:
     bias, weights = w[:10], w[10:].reshape(64, 10)
     log_probabilities = jax.nn.log_softmax(shard.batch["x"] @ weights + bias)
     of_label = jnp.take_along_axis(log_probabilities, shard.batch["y"][:, None], axis=1)[:, 0]
-    return jnp.where(shard.mask, of_label, 0).sum() - 0.5 * PRIOR_PRECISION / AGENTS * jnp.vdot(w, w)
+    own = of_label.sum() if shard.mask is None else jnp.where(shard.mask, of_label, 0).sum()
+    share = 1 if shard.mask is None else 1 / AGENTS  # of the prior: pooled data, or one agent's
+    return own - 0.5 * PRIOR_PRECISION * share * jnp.vdot(w, w)
 
 
 def gradient(w: jax.Array, shard: Shard) -> jax.Array:
@@ -46,10 +50,15 @@ def gradient_and_product(w: jax.Array, shard: Shard) -> jax.Array:
     return w + TINY * slope + TINY**2 * product
 
 
+def value_and_gradient(w: jax.Array, shard: Shard) -> jax.Array:
+    value, slope = jax.value_and_grad(log_density)(w, shard)
+    return w + TINY * slope + TINY**2 * value
+
+
 def floor(update: Callable, shards: Shard, chain_axis: bool) -> Callable[[], object]:
     """`ITERATIONS` updates of all agents in one compiled loop."""
     step = jax.vmap(update)
-    start = jnp.zeros((AGENTS, 650))
+    start = jnp.zeros((len(jax.tree.leaves(shards)[0]), 650))
     if chain_axis:
         step, start = jax.vmap(step, in_axes=(0, None)), start[None]
 
@@ -62,27 +71,36 @@ def floor(update: Callable, shards: Shard, chain_axis: bool) -> Callable[[], obj
 
 def main() -> None:
     train, _ = load()
-    network = cs.Network.ring(AGENTS)
-    shards = stack_shards(cs.shard(train, AGENTS, by="label"), AGENTS)
+    ring, alone = cs.Network.ring(AGENTS), cs.Network.complete(1)
+    split = cs.shard(train, AGENTS, by="label")
+    shards, pooled = stack_shards(split, AGENTS), stack_shards(cs.pool(split), 1)
     layout = Layout.of(INIT)
     start = jnp.zeros((1, layout.dimension))
-    cases = {"dula": (cs.dula(1e-4), gradient), "published": (cs.published(3e-3), gradient_and_product)}
-
+    cases = {
+        "dula": (cs.dula(1e-4), ring, shards, gradient),
+        "published": (cs.published(3e-3), ring, shards, gradient_and_product),
+        "centralized_hmc": (cs.centralized_hmc(3e-3), alone, pooled, value_and_gradient),
+    }
     print(f"digits ring, 5 agents, d = {layout.dimension}, float32, median of {PAIRS} interleaved pairs")
-    print(f"{'sampler':<12}{'it/s':>8}{'floor it/s':>12}{'ratio':>8}{'with chain axis':>18}{'ratio':>8}{'target':>8}")
-    for name, (sampler, update) in cases.items():
-        run = Simulation(POSTERIOR, layout, shards, network, sampler.resolve(network, 650), start, jax.random.key(0))
-        cells = f"{name:<12}"
-        for chain_axis in (False, True):
-            times = interleaved(lambda run=run: run.advance(ITERATIONS, 1), floor(update, shards, chain_axis), PAIRS)
-            rates = ITERATIONS / np.median(times, axis=0)
-            ratio = np.median(times[:, 1] / times[:, 0])
-            cells += (
-                f"{rates[1]:>18,.0f}{ratio:>8.2f}"
-                if chain_axis
-                else f"{rates[0]:>8,.0f}{rates[1]:>12,.0f}{ratio:>8.2f}"
-            )
-        print(cells + f"{TARGETS[name]:>8.2f}")
+    print(f"{'sampler':<16}{'it/s':>8}{'floor it/s':>12}{'ratio':>8}{'target':>8}{'with chain axis':>18}{'ratio':>8}")
+    for name, (sampler, network, data, update) in cases.items():
+        resolved = sampler.resolve(network, layout.dimension)
+        run = Simulation(POSTERIOR, layout, data, network, resolved, start, jax.random.key(0))
+        plain, with_axis = (
+            interleaved(partial(run.advance, ITERATIONS, 1), floor(update, data, chain_axis), PAIRS)
+            for chain_axis in (False, True)
+        )
+        rates = ITERATIONS / np.median(plain, axis=0)
+        target = TARGETS.get(name, "-")
+        print(
+            f"{name:<16}{rates[0]:>8,.0f}{rates[1]:>12,.0f}{ratio(plain):>8.2f}{target:>8}"
+            f"{ITERATIONS / np.median(with_axis[:, 1]):>18,.0f}{ratio(with_axis):>8.2f}"
+        )
+
+
+def ratio(times: np.ndarray) -> float:
+    """The sampler's rate over the floor's."""
+    return float(np.median(times[:, 1] / times[:, 0]))
 
 
 if __name__ == "__main__":

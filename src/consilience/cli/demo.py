@@ -59,6 +59,8 @@ def demo(
         print(json.dumps(rows, indent=2))
     else:
         _print(outcome, out, time.perf_counter() - began)
+        if quick:
+            print("Far too few iterations to mean anything: leave out --quick for a result.")
 
 
 def _print(outcome: Outcome, out: Path, seconds: float) -> None:
@@ -89,5 +91,5 @@ def _print(outcome: Outcome, out: Path, seconds: float) -> None:
     )
     for row in outcome.rows:
         if row.bias:
-            console.print(f"[yellow]biased by design[/] {row.sampler}: {row.bias}")
+            console.print(f"[yellow]{row.sampler} is biased by design[/]: {row.bias}")
     console.print(f"{out / FIGURE} and {out / RESULTS} written, {seconds:.0f} s.")

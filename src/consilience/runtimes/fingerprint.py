@@ -17,13 +17,13 @@ import jax.numpy as jnp
 import numpy as np
 
 
-def fingerprint(traced: Any) -> str:
-    """Of a closed jaxpr: its text, and the values of all constants in it."""
-    text = str(traced)
+def fingerprint(*traced: Any) -> str:
+    """Of closed jaxprs: their texts, and the values of all constants in them."""
+    text = "\n".join(map(str, traced))
     if "callback" not in text:  # a callback is known by its address alone; other addresses are chance
         text = re.sub(r"0x[0-9a-f]+", "", text)
     digest = hashlib.sha256(text.encode())
-    for value in _constants(traced):
+    for value in (value for part in traced for value in _constants(part)):
         if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
             value = jax.random.key_data(value)
         array = np.asarray(value)

@@ -78,8 +78,8 @@ class Program:
     """What the compiled code depends on: equal programs share it."""
 
     model: Model = field(compare=False)  # the fingerprint stands for it
-    layout: Layout
-    fingerprint: str  # of one iteration
+    structure: Any  # of the inputs, with the sampler's choices
+    fingerprint: str  # of a start and an iteration
     buffer: int  # draws
     block: int  # iterations whose noise is drawn at once
 
@@ -109,16 +109,16 @@ class Simulation:
         positions = jnp.asarray(positions, layout.dtype)
 
         model = Model(posterior, layout)
-        state, _ = jax.eval_shape(partial(_start, model), self.inputs, positions)
+        start, (state, _) = jax.make_jaxpr(partial(_start, model), return_shape=True)(self.inputs, positions)
         noise = _noise_shape(model, self.inputs)
         self._message_bytes: list[int] = []
-        traced = jax.make_jaxpr(partial(_move, model, observe=self._read_off))(self.inputs, noise, state)
+        move = jax.make_jaxpr(partial(_move, model, observe=self._read_off))(self.inputs, noise, state)
         draw_bytes = math.prod(state.position.shape) * layout.dtype.itemsize
         noise_bytes = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(noise))
         self.program = Program(
             model,
-            layout,
-            fingerprint(traced),
+            jax.tree.structure(self.inputs),
+            fingerprint(start, move),
             buffer=max(1, min(BUFFER_DRAWS, BUFFER_BYTES // draw_bytes)),
             block=max(1, min(NOISE_ITERATIONS, NOISE_BYTES // max(1, noise_bytes))),
         )

@@ -16,7 +16,7 @@ from ._types import Batch, Key, Params
 from .network import Network
 from .posterior import Layout, Posterior, check_posterior, stack_shards
 from .results import Run
-from .runtimes import Simulation
+from .runtimes import Chunk, Simulation
 from .runtimes.progress import progress_bar
 from .runtimes.traffic import Traffic
 from .samplers import Sampler
@@ -66,24 +66,25 @@ def sample(
     simulation = Simulation(posterior, layout, stacked, network, sampler, positions, for_run)
     draws = np.empty((num_samples, num_chains, network.size, layout.dimension), layout.dtype)
     stats: dict[str, list[np.ndarray]] = defaultdict(list)
-    traffic, kept = Traffic(), 0
+    traffic, kept, diverged = Traffic(), 0, None
     label = progress if isinstance(progress, str) else sampler.name
     with progress_bar(label, num_warmup + num_samples * thin, bool(progress)) as report:
         for chunk in simulation.warm_up(num_warmup):
             traffic += chunk.traffic
             report(chunk.iterations)
         for chunk in simulation.draws(num_samples, thin):
+            diverged = diverged or _divergence(chunk, kept)
             draws[kept : kept + len(chunk.positions)] = chunk.positions
             kept += len(chunk.positions)
             for name, values in chunk.stats.items():
                 stats[name].append(values)
             traffic += chunk.traffic
             report(chunk.iterations)
-    raw_stats = {name: np.concatenate(chunks) for name, chunks in stats.items()}
-    _warn_of_divergence(draws, raw_stats)
+    if diverged:
+        warnings.warn(f"the sampler diverged: {diverged}. Use smaller steps.", stacklevel=2)
     return Run(
         positions=draws,
-        raw_stats=raw_stats,
+        raw_stats={name: np.concatenate(chunks) for name, chunks in stats.items()},
         layout=layout,
         sampler=sampler,
         network=network,
@@ -115,16 +116,18 @@ def _check_counts(**counts: tuple[Any, int]) -> None:
             raise ValueError(f"{name} = {value!r}: a whole number of at least {least} is needed.")
 
 
-def _warn_of_divergence(draws: np.ndarray, stats: dict[str, np.ndarray]) -> None:
-    """Say where a chain left the numbers; its draws may stay finite while all it computes has become NaN."""
-    bad = ~np.isfinite(draws).all(axis=-1)
-    for values in stats.values():
+def _divergence(chunk: Chunk, drawn: int) -> str | None:
+    """Where a chain left the numbers, if it did; its draws may stay finite while all it computes has become NaN.
+
+    Args:
+      drawn: the draws before this chunk.
+    """
+    bad = ~np.isfinite(chunk.positions).all(axis=-1)
+    for values in chunk.stats.values():
         bad |= ~np.isfinite(values)
     for draw, chain, agent in np.argwhere(bad)[:1]:
-        warnings.warn(
-            f"the sampler diverged: agent {agent}, chain {chain} is not finite from draw {draw} on. Use smaller steps.",
-            stacklevel=3,
-        )
+        return f"agent {agent}, chain {chain} is not finite from draw {drawn + draw} on"
+    return None
 
 
 def _starts(init: Params | Callable[[Key], Params], key: Key, chains: int) -> tuple[Layout, jax.Array]:

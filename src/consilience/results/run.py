@@ -15,6 +15,8 @@ from ..runtimes.traffic import Traffic
 from ..samplers import Sampler
 from .summary import Summary, summarize
 
+DRAWS_AT_ONCE = 64
+
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Run:
@@ -52,10 +54,14 @@ class Run:
         if self.network.size == 1:
             return 0.0
         with np.errstate(all="ignore"):  # a diverged run, and one that never moved, have none: NaN or infinite
-            mean = self.positions.mean(axis=2, keepdims=True, dtype=float)
-            spread = mean.std(axis=(0, 1, 2))
-            apart = np.sqrt(np.mean((self.positions - mean) ** 2, axis=(0, 1, 2)))
-            return float(np.sqrt(np.mean((apart / spread) ** 2)))
+            center = self.positions.mean(axis=(0, 1, 2), dtype=float)
+            apart = spread = 0.0
+            for first in range(0, len(self.positions), DRAWS_AT_ONCE):  # no copy of all draws is made
+                block = self.positions[first : first + DRAWS_AT_ONCE]
+                mean = block.mean(axis=2, keepdims=True, dtype=float)
+                apart = apart + ((block - mean) ** 2).mean(axis=2).sum(axis=(0, 1))
+                spread = spread + ((mean - center) ** 2).sum(axis=(0, 1, 2))
+            return float(np.sqrt(np.mean(np.asarray(apart) / np.asarray(spread))))
 
     @cached_property
     def acceptance(self) -> float | None:

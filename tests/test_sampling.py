@@ -59,7 +59,7 @@ REFUSED = {
         r"must return real numbers",
     ),
     "prior of nothing": ({"posterior": cs.Posterior(lambda w: None, REGRESSION.log_likelihood)}, r"A flat prior is"),
-    "seed": ({"seed": 2**32}, r"seed = 4294967296: a whole number from 0 to 2\^32 - 1"),
+    "seed": ({"seed": 2**32}, r"seed = 4294967296: a whole number from 0 to 4294967295"),
     "no seed": ({"seed": None}, r"seed = None"),
     "vector prior": ({"posterior": cs.Posterior(lambda w: -(w**2), REGRESSION.log_likelihood)}, r"Add \.sum\(\)"),
     "whole-number start": ({"init": np.zeros(3, int)}, r"params has dtype int"),

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ._checks import whole_number
 from ._types import Batch, Key, Params
 from .network import Network
 from .posterior import Layout, Posterior, check_posterior, stack_shards
@@ -20,6 +21,8 @@ from .runtimes import Chunk, Simulation
 from .runtimes.progress import progress_bar
 from .runtimes.traffic import Traffic
 from .samplers import Sampler
+
+MOST_SEED = 2**32 - 1
 
 
 def sample(
@@ -52,9 +55,11 @@ def sample(
       progress: show a bar; a string is its label.
     """
     _check_arguments(posterior, network, sampler)
-    _check_counts(num_samples=(num_samples, 1), num_warmup=(num_warmup, 0), num_chains=(num_chains, 1), thin=(thin, 1))
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**32:
-        raise ValueError(f"seed = {seed!r}: a whole number from 0 to 2^32 - 1 is needed.")
+    whole_number("num_samples", num_samples, 1)
+    whole_number("num_warmup", num_warmup, 0)
+    whole_number("num_chains", num_chains, 1)
+    whole_number("thin", thin, 1)
+    whole_number("seed", seed, 0, MOST_SEED)
 
     for_start, for_run = jax.random.split(jax.random.key(seed))
     layout, positions = _starts(init, for_start, num_chains)
@@ -108,12 +113,6 @@ def _check_arguments(posterior: Any, network: Any, sampler: Any) -> None:
         )
     if not isinstance(sampler, Sampler):
         raise TypeError(f"sampler is a {type(sampler).__name__}; write for example cs.published(step_size=0.01).")
-
-
-def _check_counts(**counts: tuple[Any, int]) -> None:
-    for name, (value, least) in counts.items():
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise ValueError(f"{name} = {value!r}: a whole number of at least {least} is needed.")
 
 
 def _divergence(chunk: Chunk, drawn: int) -> str | None:

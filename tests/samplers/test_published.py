@@ -133,7 +133,7 @@ def test_stationarity_from_exact_draws_catches_it(target):
 REFUSED = {
     "step": ({"step_size": 0.0}, r"published: step_size = 0\.0 must be a positive number"),
     "NaN step": ({"step_size": float("nan")}, r"step_size = nan"),
-    "rounds": ({"rounds": 0}, r"rounds = 0 must be a whole number of at least 1"),
+    "rounds": ({"rounds": 0}, r"rounds = 0: a whole number of at least 1"),
     "milestones": ({"rounds": {10: 2}}, r"does not say what happens from iteration 0 on"),
     "milestone count": ({"rounds": {0: 1, 10: 0}}, r"rounds from iteration 10 on = 0"),
     "metropolis": ({"metropolis_after": -1}, r"metropolis_after = -1"),

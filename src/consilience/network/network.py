@@ -11,6 +11,7 @@ import networkx as nx
 import numpy as np
 from scipy.sparse.csgraph import dijkstra
 
+from .._checks import whole_number
 from .weights import assemble, check_connected, edge_weights, extreme_eigenvalues, mixing_rate
 
 Weights = str | np.ndarray | Sequence[Sequence[float]]
@@ -129,51 +130,51 @@ class Network:
     @classmethod
     def complete(cls, size: int, weights: Weights = "metropolis") -> Network:
         """Everyone talks to everyone. `complete(1)` is one agent alone: how a pooled run is written."""
-        return cls(nx.complete_graph(_count("size", size, 1)), weights, f"complete graph of {size}")
+        return cls(nx.complete_graph(whole_number("size", size, 1)), weights, f"complete graph of {size}")
 
     @classmethod
     def path(cls, size: int, weights: Weights = "metropolis") -> Network:
         """A line of agents."""
-        return cls(nx.path_graph(_count("size", size, 1)), weights, f"path of {size}")
+        return cls(nx.path_graph(whole_number("size", size, 1)), weights, f"path of {size}")
 
     @classmethod
     def star(cls, size: int, weights: Weights = "metropolis") -> Network:
         """Agent 0 in the middle, the others around it."""
-        return cls(nx.star_graph(_count("size", size, 2) - 1), weights, f"star of {size}")
+        return cls(nx.star_graph(whole_number("size", size, 2) - 1), weights, f"star of {size}")
 
     @classmethod
     def ring(cls, size: int, weights: Weights = "metropolis") -> Network:
         """A closed line."""
-        return cls(nx.cycle_graph(_count("size", size, 3)), weights, f"ring of {size}")
+        return cls(nx.cycle_graph(whole_number("size", size, 3)), weights, f"ring of {size}")
 
     @classmethod
     def grid(cls, rows: int, columns: int, weights: Weights = "metropolis") -> Network:
         """A rectangle, each agent linked to those above, below and beside it; numbered row by row."""
-        graph = nx.grid_2d_graph(_count("rows", rows, 1), _count("columns", columns, 1))
+        graph = nx.grid_2d_graph(whole_number("rows", rows, 1), whole_number("columns", columns, 1))
         return cls(graph, weights, f"grid of {rows} × {columns}")
 
     @classmethod
     def torus(cls, rows: int, columns: int, weights: Weights = "metropolis") -> Network:
         """A grid whose opposite sides are joined: every agent has four neighbours."""
-        graph = nx.grid_2d_graph(_count("rows", rows, 3), _count("columns", columns, 3), periodic=True)
+        graph = nx.grid_2d_graph(whole_number("rows", rows, 3), whole_number("columns", columns, 3), periodic=True)
         return cls(graph, weights, f"torus of {rows} × {columns}")
 
     @classmethod
     def hypercube(cls, dimension: int, weights: Weights = "metropolis") -> Network:
         """2^dimension agents, linked where their numbers differ in one bit."""
-        graph = nx.hypercube_graph(_count("dimension", dimension, 1))
+        graph = nx.hypercube_graph(whole_number("dimension", dimension, 1))
         return cls(graph, weights, f"hypercube of {2**dimension}")
 
     @classmethod
     def exponential(cls, size: int, weights: Weights = "metropolis") -> Network:
         """Agent i is linked with i ± 1, 2, 4, ... (mod size): log-many neighbours, log diameter."""
-        hops = [2**k for k in range(math.ceil(math.log2(_count("size", size, 2))))]
+        hops = [2**k for k in range(math.ceil(math.log2(whole_number("size", size, 2))))]
         return cls(nx.circulant_graph(size, hops), weights, f"exponential graph of {size}")
 
     @classmethod
     def random_regular(cls, size: int, degree: int, seed: int = 0, weights: Weights = "metropolis") -> Network:
         """A random graph in which every agent has `degree` neighbours."""
-        _count("size", size, 2), _count("degree", degree, 1)
+        whole_number("size", size, 2), whole_number("degree", degree, 1)
         if degree >= size or size * degree % 2:
             raise ValueError(
                 f"random_regular({size}, {degree}): needs degree < size and an even size × degree. "
@@ -187,7 +188,7 @@ class Network:
         """Each pair is linked with the given probability. A disconnected draw is refused: raise it, or the seed."""
         if not 0 < probability <= 1:
             raise ValueError(f"erdos_renyi: probability = {probability} is not in (0, 1].")
-        graph = nx.erdos_renyi_graph(_count("size", size, 1), probability, seed=seed)
+        graph = nx.erdos_renyi_graph(whole_number("size", size, 1), probability, seed=seed)
         enough = f"a probability well above ln(size)/size = {math.log(size) / size:.3g}"
         return cls._random(graph, weights, f"Erdős-Rényi graph of {size}", seed, enough)
 
@@ -239,9 +240,3 @@ def _checked(graph: nx.Graph) -> nx.Graph:
             f"node {node!r} is linked to itself. Remove it: graph.remove_edges_from(nx.selfloop_edges(graph))."
         )
     return nx.convert_node_labels_to_integers(graph)
-
-
-def _count(name: str, value: int, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name} = {value!r}: a whole number of at least {least} is needed.")
-    return int(value)

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from .._checks import whole_number
 from .._types import Batch
 from .shards import as_arrays, check_shards, rows
 
@@ -44,8 +45,7 @@ def shard(
         whole of a bare array.
       blocks: for "features": the sizes of the agents' blocks, or one index array each. Without it, equal parts.
     """
-    if isinstance(agents, bool) or not isinstance(agents, int | np.integer) or agents < 1:
-        raise ValueError(f"agents = {agents!r}: a whole number of at least 1 is needed, such as network.size.")
+    whole_number("agents", agents, 1)
     count = rows("data", data)
     data = as_arrays("data", data)
     if isinstance(by, str) and by == "features":

@@ -9,13 +9,14 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from .._checks import whole_number
 from .._types import Count, Key, LogDensity, Number, Scalar, Vector
 from ..consensus import Neighbors
 from ..network import Network
 from .base import Kernel, own_key
 from .mass import check_mass, check_mass_dimension, kinetic_energy, velocity
 from .metropolis import MetropolisInfo, MetropolisNoise, metropolis_noise
-from .settings import check_count, check_positive, register_settings, static
+from .settings import check_positive, register_settings, static
 
 
 class HMCState(NamedTuple):
@@ -51,7 +52,7 @@ class CentralizedHMC:
 
     def __post_init__(self) -> None:
         check_positive(self.name, step_size=self.step_size)
-        check_count(self.name, 1, num_integration_steps=self.num_integration_steps)
+        whole_number(f"{self.name}: num_integration_steps", self.num_integration_steps, 1)
         object.__setattr__(self, "inverse_mass_matrix", check_mass(self.name, self.inverse_mass_matrix))
 
     def resolve(self, network: Network, dimension: int) -> CentralizedHMC:

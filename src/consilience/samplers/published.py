@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from .._checks import whole_number
 from .._types import Count, Key, LogDensity, Number, Scalar, Vector
 from ..consensus import Neighbors
 from ..network import Network
@@ -15,7 +16,7 @@ from .base import Kernel, own_key
 from .mass import check_mass, check_mass_dimension
 from .metropolis import MetropolisInfo, MetropolisNoise, Unadjusted, metropolis_noise
 from .rounds import check_rounds, rounds_at
-from .settings import check_count, check_flag, check_positive, register_settings, static
+from .settings import check_flag, check_positive, register_settings, static
 
 
 class PublishedState(NamedTuple):
@@ -76,7 +77,7 @@ class Published:
         check_positive(self.name, step_size=self.step_size)
         check_flag(self.name, gradient_tracking=self.gradient_tracking, consensus_step=self.consensus_step)
         if self.metropolis_after is not None:
-            check_count(self.name, 0, metropolis_after=self.metropolis_after)
+            whole_number(f"{self.name}: metropolis_after", self.metropolis_after, 0)
         object.__setattr__(self, "rounds", check_rounds(self.name, self.rounds))
         object.__setattr__(self, "inverse_mass_matrix", check_mass(self.name, self.inverse_mass_matrix))
 

@@ -8,8 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from .._checks import whole_number
 from .._types import Count
-from .settings import check_count
 
 Milestones = tuple[tuple[int, int], ...]
 Rounds = int | Milestones | Callable[[Count], Count]
@@ -24,12 +24,11 @@ def check_rounds(sampler: str, rounds: Any) -> Rounds:
         _check_function(sampler, rounds)
         return rounds
     if not isinstance(rounds, Mapping | tuple):
-        check_count(sampler, 1, rounds=rounds)
-        return int(rounds)
+        return whole_number(f"{sampler}: rounds", rounds, 1)
     milestones = tuple(sorted(dict(rounds).items()))
     for start, count in milestones:
-        check_count(sampler, 0, **{"a milestone of rounds": start})
-        check_count(sampler, 1, **{f"rounds from iteration {start} on": count})
+        whole_number(f"{sampler}: a milestone of rounds", start, 0)
+        whole_number(f"{sampler}: rounds from iteration {start} on", count, 1)
     if not milestones or milestones[0][0] != 0:
         raise ValueError(f"{sampler}: rounds = {dict(milestones)} does not say what happens from iteration 0 on.")
     return milestones

@@ -53,13 +53,6 @@ def real_number(value: Any) -> float | None:
     return float(value)
 
 
-def check_count(sampler: str, least: int, **settings: Any) -> None:
-    """Refuse what is not a whole number of at least `least`."""
-    for name, value in settings.items():
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise ValueError(f"{sampler}: {name} = {value!r} must be a whole number of at least {least}.")
-
-
 def check_flag(sampler: str, **settings: Any) -> None:
     """Refuse what is neither True nor False."""
     for name, value in settings.items():

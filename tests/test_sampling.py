@@ -126,6 +126,16 @@ def test_a_callable_pytree_is_a_start_and_not_a_function_that_makes_one():
     np.testing.assert_allclose(run.draws.w, plain.draws, rtol=1e-5)
 
 
+@pytest.mark.parametrize("wrap", [lambda w: {"w": w}, lambda w: (w,), lambda w: [w]], ids=["dict", "tuple", "list"])
+def test_one_array_in_a_container_is_a_start(wrap):
+    def array(params):
+        return jax.tree.leaves(params)[0]
+
+    posterior = cs.Posterior(lambda p: prior(array(p)), lambda p, b: REGRESSION.log_likelihood(array(p), b))
+    run = cs.sample(**{**GOOD, "posterior": posterior, "init": wrap(np.zeros(3, np.float32))})
+    assert array(run.draws).shape == (4, 1, 5, 3)
+
+
 def test_parameters_may_be_any_pytree():
     def likelihood(params, batch):
         x, y = batch

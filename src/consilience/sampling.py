@@ -131,7 +131,7 @@ def _divergence(chunk: Chunk, drawn: int) -> str | None:
 
 def _starts(init: Params | Callable[[Key], Params], key: Key, chains: int) -> tuple[Layout, jax.Array]:
     """The parameters' layout, and where the chains start: (chains, dimension)."""
-    if jax.tree.leaves(init) != [init] or not callable(init):  # a pytree may be callable too, as a network is
+    if not (callable(init) and jax.tree_util.all_leaves([init])):  # a pytree may be callable too, as a network is
         layout = Layout.of(init)
         return layout, jnp.tile(layout.ravel(init), (chains, 1))
     layout = Layout.of(init(key))

@@ -130,12 +130,19 @@ def test_scipy_sparse_adjacency_is_an_adjacency():
     assert cs.Network.from_adjacency(nx.adjacency_matrix(nx.cycle_graph(5))).edges == cs.Network.ring(5).edges
 
 
+def test_lanczos_sees_a_large_network_that_never_mixes():
+    cycle = np.roll(np.eye(2100), 1, axis=0)
+    with pytest.raises(ValueError, match=r"bipartite .*Use \(I \+ W\)/2"):
+        cs.Network.ring(2100, weights=(cycle + cycle.T) / 2)
+
+
 @pytest.mark.parametrize(
     "network", [cs.Network.random_regular(200, 4), cs.Network.ring(300), cs.Network.star(200)], ids=repr
 )
 def test_lanczos_finds_what_dense_algebra_finds(network, monkeypatch):
     dense = network.beta
     monkeypatch.setattr(weights_module, "DENSE_LIMIT", 10)
+    monkeypatch.setattr(weights_module, "DENSE_SHARE", 1)
     assert weights_module.mixing_rate(network._sparse_weights) == pytest.approx(dense, abs=1e-9)
 
 

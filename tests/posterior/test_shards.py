@@ -80,6 +80,9 @@ def test_features_are_masked_by_their_place_not_by_their_values():
     assert all(np.array_equal(s[1], DATA["x"]) and s[0].any(axis=0).sum() == 1 for s in shards)
     named = namedtuple("Data", "x y")(DATA["x"], DATA["y"])
     assert type(cs.shard(named, 5, by="features")[0]).__name__ == "Data"
+    assert [np.unique(s.y).tolist() for s in cs.shard(named, 3, by="label", label="y")] == [[0, 1], [2, 3], [4, 5]]
+    rows = np.arange(ROWS).reshape(3, -1)
+    np.testing.assert_array_equal(cs.shard(DATA, 3, by=rows)[1]["x"], DATA["x"][20:40])
     np.testing.assert_array_equal(sum(cs.shard(DATA["x"], 5, by="features")), DATA["x"])
 
 
@@ -181,6 +184,7 @@ REFUSED_SPLITS = {
     "agents": ({"agents": 0}, r"agents = 0"),
     "blocks": ({"by": "features", "blocks": [2, 2, 2]}, r"hold each of the 5 features once; .*blocks=\[2, 2, 1\]"),
     "too many blocks": ({"by": "features", "agents": 6}, r"6 agents need 6 non-empty blocks"),
+    "blocks of flags": ({"by": "features", "blocks": [[True], [False], [True]]}, r"lists of whole numbers"),
     "not a table": ({"by": "features", "feature": "y"}, r"a table \(rows, features\) is needed"),
 }
 

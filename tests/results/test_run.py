@@ -59,7 +59,7 @@ def test_columns_are_arviz_figures_worst_agent_first(run):
     alone = run.summary(agent=2)
     np.testing.assert_allclose(alone.columns["mean"], draws[2].mean(axis=(0, 1)))
     assert alone.acceptance == pytest.approx(run.stats["is_accepted"][2].mean())
-    with pytest.raises(IndexError, match=r"agent 4 is not one of 0 \.\.\. 3"):
+    with pytest.raises(ValueError, match=r"agent = 4: a whole number from 0 to 3"):
         run.summary(agent=4)
 
 

@@ -183,6 +183,41 @@ class TestCompiledCodeIsFoundByWhatItComputes:
         np.testing.assert_array_equal(self.run(lambda w: -0.5 * jnp.square(w)), first)
         assert compilations == []
 
+    def test_code_once_compiled_does_not_follow_a_model_that_changes(self):
+        """Two equal models; the first runs, changes, and jax forgets all it has traced: the second must not notice."""
+
+        class Model:
+            scale = 1.0
+
+            def log_prior(self, w):
+                return -0.5 * self.scale * w**2
+
+        first, second = Model(), Model()
+        before = self.run(first.log_prior)
+        first.scale = 100.0
+        jax.clear_caches()
+        np.testing.assert_array_equal(self.run(second.log_prior), before)
+
+    def test_callbacks_of_one_name_are_not_one(self):
+        def prior_around(center):
+            def pull(w):
+                return np.asarray(center - w, w.dtype)
+
+            @jax.custom_jvp
+            def log_prior(w):
+                return -0.5 * (center - w) ** 2
+
+            @log_prior.defjvp
+            def slope(primals, tangents):
+                shape = jax.ShapeDtypeStruct(primals[0].shape, primals[0].dtype)
+                pulled = jax.pure_callback(pull, shape, primals[0], vmap_method="expand_dims")
+                return log_prior(primals[0]), pulled * tangents[0]
+
+            return log_prior
+
+        near, far = (self.run(prior_around(center), num_samples=50).mean() for center in (1.0, -3.0))
+        assert far < near - 0.2
+
     def test_callables_need_no_hash(self):
         @dataclass
         class Prior:

@@ -13,7 +13,7 @@ edges, and no scattering, which is slow on CPUs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,9 +25,7 @@ from .loops import loop
 FUSED_DEGREE = 8  # up to here XLA fuses the whole sum over neighbours into one pass
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Block:
+class Block(NamedTuple):
     """The agents of one degree k."""
 
     agents: jax.Array  # (n,)
@@ -35,9 +33,7 @@ class Block:
     weights: jax.Array  # (n, k), w_ij
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class EdgeLists:
+class EdgeLists(NamedTuple):
     """Every agent's neighbours and weights, as arrays that may be arguments of a jitted function."""
 
     blocks: tuple[Block, ...]

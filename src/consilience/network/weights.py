@@ -16,7 +16,8 @@ from scipy.sparse.linalg import eigsh
 TOLERANCE = 1e-6  # entries of a given matrix may come from float32
 BETA_LIMIT = 1 - 1e-10
 DENSE_LIMIT = 2048  # above, the extreme eigenvalues come from Lanczos iterations
-SHIFT, LOOSE = 1e-7, 1e-4  # of these
+DENSE_SHARE = 0.05  # of non-zero entries, likewise
+SHIFT = 1e-7
 RULES = ("metropolis", "uniform", "max-degree")
 
 
@@ -139,13 +140,15 @@ def mixing_rate(matrix: Any) -> float:
 
 def extreme_eigenvalues(matrix: Any) -> tuple[float, float]:
     """λ_2 and λ_m, the second largest and the smallest eigenvalue, of a symmetric stochastic matrix."""
-    if matrix.shape[0] > DENSE_LIMIT:
-        sparse = csc_array(matrix)
+    sparse = csc_array(matrix)
+    if matrix.shape[0] > DENSE_LIMIT and sparse.nnz < DENSE_SHARE * matrix.shape[0] ** 2:
+        # λ_2 of a long ring is within 1e-6 of λ_1: only the inverse of W - σI, σ just outside, tells them apart.
         start = np.random.default_rng(0).standard_normal(matrix.shape[0])
-        # λ_2 of a long ring is within 1e-6 of λ_1: only the inverse tells them apart. λ_m needs no such precision.
-        largest = eigsh(sparse, k=2, sigma=1 + SHIFT, which="LM", v0=start, return_eigenvectors=False)
-        smallest = eigsh(sparse, k=1, which="SA", tol=LOOSE, v0=start, return_eigenvectors=False)
-        return float(min(largest)), float(smallest[0])
+        options = {"which": "LM", "v0": start, "return_eigenvectors": False}
+        return (
+            float(min(eigsh(sparse, k=2, sigma=1 + SHIFT, **options))),
+            float(eigsh(sparse, k=1, sigma=-1 - SHIFT, **options)[0]),
+        )
     dense = matrix if isinstance(matrix, np.ndarray) else matrix.toarray()
     values = np.linalg.eigvalsh(dense)
     return float(values[-2]), float(values[0])

@@ -51,7 +51,7 @@ def shard(
     if isinstance(by, str) and by == "features":
         return _feature_blocks(data, agents, feature, blocks)
     random = np.random.default_rng(seed)
-    if isinstance(by, list | tuple):
+    if isinstance(by, list | tuple | np.ndarray):
         parts = _given(by, agents, count)
     elif by == "iid":
         parts = [np.sort(part) for part in np.array_split(random.permutation(count), agents)]
@@ -80,7 +80,7 @@ def pool(shards: Sequence[Batch]) -> list[Batch]:
 
 
 def _labels(data: Batch, label: Any, count: int) -> np.ndarray:
-    chosen = label is not None and not isinstance(label, str | int)
+    chosen = label is not None and not isinstance(label, str | int | np.integer)
     values = np.asarray(label if chosen else data[_key(data, label, "label", "y", -1)])
     if values.shape != (count,):
         raise ValueError(f"label: one class per row is needed, shape ({count},); it has shape {values.shape}.")
@@ -99,7 +99,10 @@ def _key(data: Batch, choice: Any, argument: str, key: str, position: int) -> An
     if not isinstance(data, list | tuple):
         raise ValueError(f"{argument}: data is a single array; pass a dict such as {{'x': ..., 'y': ...}}.")
     place = position if choice is None else choice
-    if not isinstance(place, int) or not -len(data) <= place < len(data):
+    names: tuple[str, ...] = getattr(data, "_fields", ())
+    if place in names:
+        return names.index(place)
+    if not isinstance(place, int | np.integer) or not -len(data) <= place < len(data):
         raise ValueError(f"{argument} = {place!r}: data is a tuple of {len(data)}; say which by its number.")
     return place % len(data)
 
@@ -191,7 +194,9 @@ def _blocks(agents: int, width: int, blocks: Sequence[Any] | None) -> list[np.nd
     elif all(np.ndim(block) == 0 for block in blocks):
         parts = np.split(np.arange(width), np.cumsum(blocks)[:-1]) if sum(blocks) == width else []
     else:
-        parts = [np.asarray(block, dtype=int) for block in blocks]
+        parts = [np.asarray(block) for block in blocks]
+        if not all(part.ndim == 1 and part.dtype.kind in "iu" for part in parts):
+            raise TypeError("blocks: sizes, or lists of whole numbers, one per agent.")
     dealt = np.sort(np.concatenate([np.empty(0, int), *parts]))
     if len(parts) != agents or min(map(len, parts)) == 0 or not np.array_equal(dealt, np.arange(width)):
         raise ValueError(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .._checks import whole_number
 from .._extras import require
 from ..runtimes.traffic import Traffic
 
@@ -73,10 +74,8 @@ class Summary:
 
 def summarize(run: Run, agent: int | None = None, diagnosed: int | None = None) -> Summary:
     """The summary of all agents, or of one."""
-    agents = range(run.network.size)
-    if agent is not None and (not isinstance(agent, int | np.integer) or agent not in agents):
-        raise IndexError(f"agent {agent!r} is not one of 0 ... {run.network.size - 1}.")
-    chosen = list(agents) if agent is None else [int(agent)]
+    last = run.network.size - 1
+    chosen = list(range(last + 1)) if agent is None else [whole_number("agent", agent, 0, last)]
     draws = np.moveaxis(run.positions[:, :, chosen], (2, 1, 0), (0, 1, 2))  # (agent, chain, draw, parameter)
     with np.errstate(all="ignore"):  # of a diverged run the figures are NaN, and a warning says why
         columns = {

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -36,6 +37,7 @@ NOISE_ITERATIONS = 100
 CHUNK_SECONDS = 0.5  # between two reports of progress
 FIRST_ITERATIONS = 8
 COMPILED_PROGRAMS = 32
+COMPILED_FOR = ("jax_default_matmul_precision", "jax_default_device")
 
 
 class Chunk(NamedTuple):
@@ -77,9 +79,9 @@ class Model(NamedTuple):
 class Program:
     """What the compiled code depends on: equal programs share it."""
 
-    model: Model = field(compare=False)  # the fingerprint stands for it
     structure: Any  # of the inputs, with the sampler's choices
     fingerprint: str  # of a start and an iteration
+    settings: tuple[Any, ...]  # of jax, that change what is compiled and not what is traced
     buffer: int  # draws
     block: int  # iterations whose noise is drawn at once
 
@@ -116,13 +118,14 @@ class Simulation:
         draw_bytes = math.prod(state.position.shape) * layout.dtype.itemsize
         noise_bytes = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(noise))
         self.program = Program(
-            model,
             jax.tree.structure(self.inputs),
             fingerprint(start, move),
+            tuple(str(getattr(jax.config, name)) for name in COMPILED_FOR),
             buffer=max(1, min(BUFFER_DRAWS, BUFFER_BYTES // draw_bytes)),
             block=max(1, min(NOISE_ITERATIONS, NOISE_BYTES // max(1, noise_bytes))),
         )
-        self.state, values = _compiled(self.program).start(self.inputs, positions)
+        self._compiled = _compiled(self.program, model, self.inputs, positions, state)
+        self.state, values = self._compiled.start(self.inputs, positions)
         check_start(*map(np.asarray, values))
         self._seconds_per_iteration: float | None = None
 
@@ -135,7 +138,7 @@ class Simulation:
         if draws > self.program.buffer:
             raise ValueError(f"{draws} draws at once do not fit into the buffer of {self.program.buffer}.")
         began = time.perf_counter()
-        self.state, positions, stats, rounds = _compiled(self.program).advance(
+        self.state, positions, stats, rounds = self._compiled.advance(
             self.inputs, self.state, jnp.int32(draws), jnp.int32(thin)
         )
         # Cut on the host, where no length has to be compiled; copied, so that no buffer outlives its chunk.
@@ -184,12 +187,25 @@ class Compiled(NamedTuple):
     advance: Any
 
 
-@lru_cache(maxsize=COMPILED_PROGRAMS)
-def _compiled(program: Program) -> Compiled:
-    """The jitted functions of a program. The least recently used go, and what they captured with them."""
-    return Compiled(
-        jax.jit(partial(_start, program.model)), jax.jit(partial(_advance, program), donate_argnames="state")
-    )
+_kept: OrderedDict[Program, Compiled] = OrderedDict()
+
+
+def _compiled(program: Program, model: Model, inputs: Inputs, positions: jax.Array, state: Any) -> Compiled:
+    """The executables of a program; the least recently used go when there are many.
+
+    Compiled at once and for good: traced later, the model's own code might have come to mean something else.
+    """
+    if program not in _kept:
+        count = jnp.int32(1)
+        advance = jax.jit(partial(_advance, program, model), donate_argnames="state")
+        _kept[program] = Compiled(
+            jax.jit(partial(_start, model)).lower(inputs, positions).compile(),
+            advance.lower(inputs, state, count, count).compile(),
+        )
+    _kept.move_to_end(program)
+    while len(_kept) > COMPILED_PROGRAMS:
+        _kept.popitem(last=False)
+    return _kept[program]
 
 
 def _over_agents(function: Any, in_axes: Any, out_axes: Any = 0) -> Any:
@@ -254,37 +270,39 @@ def _move(
     return jax.vmap(of_chain, in_axes=(None, 0, axes), out_axes=(axes, 0, None))(inputs.shards, noise, state)
 
 
-def _advance(program: Program, inputs: Inputs, state: Any, draws: jax.Array, thin: jax.Array) -> Any:
+def _advance(program: Program, model: Model, inputs: Inputs, state: Any, draws: jax.Array, thin: jax.Array) -> Any:
     first = state.iteration
     iterations = draws * thin
 
     def iterate(step: jax.Array, carry: Any, noise: Any, block_start: jax.Array) -> Any:
         state, kept = carry
         now = jax.tree.map(lambda leaf: leaf[step - block_start], noise)
-        state, info, rounds = _move(program.model, inputs, now, state)
+        state, info, rounds = _move(model, inputs, now, state)
         kept = _keep(kept, step // thin, thin, state.position, info, rounds)
         return state, kept
 
     def iterate_block(block: jax.Array, carry: Any) -> Any:
         start = block * program.block
-        noise = _noise(program.model, inputs, first + start, program.block)
+        noise = _noise(model, inputs, first + start, program.block)
         end = jnp.minimum(start + program.block, iterations)
         return lax.fori_loop(start, end, lambda step, carry: iterate(step, carry, noise, start), carry)
 
     blocks = (iterations + program.block - 1) // program.block
-    state, (positions, stats, rounds) = lax.fori_loop(0, blocks, iterate_block, (state, _empty(program, inputs, state)))
+    state, (positions, stats, rounds) = lax.fori_loop(
+        0, blocks, iterate_block, (state, _empty(program.buffer, model, inputs, state))
+    )
     return state, positions, stats, rounds
 
 
-def _empty(program: Program, inputs: Inputs, state: Any) -> Any:
-    """The buffer: positions, stats and rounds of `program.buffer` draws."""
-    noise = _noise_shape(program.model, inputs)
-    _, info, rounds = jax.eval_shape(partial(_move, program.model), inputs, noise, state)
-    stats = jax.tree.map(lambda leaf: jnp.zeros((program.buffer, *leaf.shape), jnp.float32), info)
+def _empty(draws: int, model: Model, inputs: Inputs, state: Any) -> Any:
+    """The buffer: positions, stats and rounds of so many draws."""
+    noise = _noise_shape(model, inputs)
+    _, info, rounds = jax.eval_shape(partial(_move, model), inputs, noise, state)
+    stats = jax.tree.map(lambda leaf: jnp.zeros((draws, *leaf.shape), jnp.float32), info)
     return (
-        jnp.zeros((program.buffer, *state.position.shape), state.position.dtype),
+        jnp.zeros((draws, *state.position.shape), state.position.dtype),
         stats,
-        jnp.zeros((program.buffer, *rounds.shape), rounds.dtype),
+        jnp.zeros((draws, *rounds.shape), rounds.dtype),
     )
 
 

@@ -27,7 +27,7 @@ class HMCState(NamedTuple):
 
 
 @register_settings
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CentralizedHMC:
     """Hamiltonian Monte Carlo with L = `num_integration_steps` leapfrog steps of size ε = `step_size`.
 

@@ -29,7 +29,7 @@ class DULAInfo(NamedTuple):
 
 
 @register_settings
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DULA:
     """Decentralized unadjusted Langevin of Parayil, Bai, George and Gurram (2020), with full gradients.
 

@@ -15,7 +15,7 @@ from ..network import Network
 from .base import Kernel, own_key
 from .mass import check_mass, check_mass_dimension
 from .metropolis import MetropolisInfo, MetropolisNoise, Unadjusted, metropolis_noise
-from .rounds import check_rounds, rounds_at
+from .rounds import MOST_ITERATIONS, check_rounds, rounds_at
 from .settings import check_flag, check_positive, register_settings, static
 
 
@@ -29,7 +29,7 @@ class PublishedState(NamedTuple):
 
 
 @register_settings
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Published:
     """The decentralized Metropolis-adjusted Langevin algorithm of Kungurtsev, Cobb, Javidi and Jalaian (2021).
 
@@ -77,7 +77,7 @@ class Published:
         check_positive(self.name, step_size=self.step_size)
         check_flag(self.name, gradient_tracking=self.gradient_tracking, consensus_step=self.consensus_step)
         if self.metropolis_after is not None:
-            whole_number(f"{self.name}: metropolis_after", self.metropolis_after, 0)
+            whole_number(f"{self.name}: metropolis_after", self.metropolis_after, 0, MOST_ITERATIONS)
         object.__setattr__(self, "rounds", check_rounds(self.name, self.rounds))
         object.__setattr__(self, "inverse_mass_matrix", check_mass(self.name, self.inverse_mass_matrix))
 

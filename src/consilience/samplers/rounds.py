@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from .._checks import whole_number
 from .._types import Count
 
+MOST_ITERATIONS = 2**31 - 1  # iterations are counted in 32 bits
 Milestones = tuple[tuple[int, int], ...]
 Rounds = int | Milestones | Callable[[Count], Count]
 
@@ -27,7 +28,7 @@ def check_rounds(sampler: str, rounds: Any) -> Rounds:
         return whole_number(f"{sampler}: rounds", rounds, 1)
     milestones = tuple(sorted(dict(rounds).items()))
     for start, count in milestones:
-        whole_number(f"{sampler}: a milestone of rounds", start, 0)
+        whole_number(f"{sampler}: a milestone of rounds", start, 0, MOST_ITERATIONS)
         whole_number(f"{sampler}: rounds from iteration {start} on", count, 1)
     if not milestones or milestones[0][0] != 0:
         raise ValueError(f"{sampler}: rounds = {dict(milestones)} does not say what happens from iteration 0 on.")

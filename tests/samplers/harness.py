@@ -22,7 +22,7 @@ def simulation(target, network, sampler, start=None, chains=1, seed=0):
 
 def noise_of(run, iterations):
     """The noise of the first iterations, leaves (iteration, agent, ...), of the first chain."""
-    noise = _noise(run.program.model, run.inputs, jnp.int32(0), iterations)
+    noise = _noise(run.model, run.inputs, jnp.int32(0), iterations)
     return jax.tree.map(lambda leaf: np.asarray(leaf, float)[:iterations, 0], noise)
 
 

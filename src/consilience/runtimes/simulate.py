@@ -110,7 +110,7 @@ class Simulation:
         self.inputs = Inputs(sampler, edge_lists(network), shards, chain_keys)
         positions = jnp.asarray(positions, layout.dtype)
 
-        model = Model(posterior, layout)
+        self.model = model = Model(posterior, layout)
         start, (state, _) = jax.make_jaxpr(partial(_start, model), return_shape=True)(self.inputs, positions)
         noise = _noise_shape(model, self.inputs)
         self._message_bytes: list[int] = []

@@ -4,10 +4,10 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench lock clean
+.PHONY: help demo test lint format bench bench-accuracy bench-theory lock clean
 
 help:  ## what can be made
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 $(VENV)/.ready: requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.11 ...") if sys.version_info < (3, 11) else None'
@@ -31,9 +31,16 @@ format: $(VENV)/.ready  ## let ruff tidy up
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.ready  ## speed of the samplers over their floor, cost of a gossip round
+bench: $(VENV)/.ready  ## speed of the samplers over their floor, of nuts over BlackJAX's, cost of a gossip round
 	$(BIN)/python -m benchmarks.samplers
+	$(BIN)/python -m benchmarks.nuts
 	$(BIN)/python -m benchmarks.gossip
+
+bench-accuracy: $(VENV)/.ready  ## bias, spread and cost of every sampler: docs/accuracy.md (long)
+	$(BIN)/python -m benchmarks.accuracy
+
+bench-theory: $(VENV)/.ready  ## the paper's theorems, measured: docs/theory.md
+	$(BIN)/python -m benchmarks.theory
 
 lock: $(VENV)/.ready  ## resolve the newest versions into requirements.lock
 	$(BIN)/pip install --quiet uv

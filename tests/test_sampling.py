@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import consilience as cs
-
-from .targets import REGRESSION, linear_regression
+from consilience.experiments.targets import REGRESSION, linear_regression
 
 RING = cs.Network.ring(4)
 TARGET = linear_regression(4)
@@ -69,7 +68,7 @@ REFUSED = {
     "chains": ({"num_chains": 1.0}, r"num_chains = 1\.0"),
     "thin": ({"thin": True}, r"thin = True"),
     "network": ({"network": RING.graph}, r"network is a Graph; .*cs\.Network\.from_networkx"),
-    "sampler": ({"sampler": cs.published}, r"sampler is the class .*cs\.published\(step_size="),
+    "sampler": ({"sampler": cs.published}, r"sampler is the class Published.*sampler=cs\.published\(\.\.\.\)"),
     "posterior": ({"posterior": prior}, r"posterior is a function; .*cs\.Posterior\(log_prior, log_likelihood\)"),
 }
 

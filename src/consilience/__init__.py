@@ -3,9 +3,19 @@
 from .network import Network
 from .posterior import Posterior, pool, shard
 from .results import Run, Summary
+from .samplers import DESGHMC as desghmc  # noqa: N811
+from .samplers import DESGLD as desgld  # noqa: N811
+from .samplers import DMALA as dmala  # noqa: N811
 from .samplers import DULA as dula  # noqa: N811
+from .samplers import EXTRA as extra  # noqa: N811
+from .samplers import HMC as hmc  # noqa: N811
+from .samplers import MALA as mala  # noqa: N811
+from .samplers import NUTS as nuts  # noqa: N811
 from .samplers import CentralizedHMC as centralized_hmc  # noqa: N813
+from .samplers import ConsensusMonteCarlo as consensus_monte_carlo  # noqa: N813
+from .samplers import DIGing as diging  # noqa: N813
 from .samplers import Published as published  # noqa: N813
+from .samplers import decentralize
 from .sampling import sample
 
 __version__ = "0.1.0"
@@ -16,7 +26,17 @@ __all__ = [
     "Run",
     "Summary",
     "centralized_hmc",
+    "consensus_monte_carlo",
+    "decentralize",
+    "desghmc",
+    "desgld",
+    "diging",
+    "dmala",
     "dula",
+    "extra",
+    "hmc",
+    "mala",
+    "nuts",
     "pool",
     "published",
     "sample",

@@ -19,10 +19,11 @@ from .posterior import Layout, Posterior, check_posterior, stack_shards
 from .results import Run
 from .runtimes import Chunk, Simulation
 from .runtimes.progress import progress_bar
-from .runtimes.traffic import Traffic
-from .samplers import Sampler
+from .runtimes.traffic import Traffic, price
+from .samplers import OneShot, Sampler
 
 MOST_SEED = 2**32 - 1
+MOST_REDONE = 1e-3  # of all iterations
 
 
 def sample(
@@ -45,10 +46,10 @@ def sample(
       posterior: what is sampled.
       shards: one pytree of data per agent, as `cs.shard` gives them.
       network: who may talk to whom.
-      sampler: how: `cs.published(...)`, `cs.dula(...)`, `cs.centralized_hmc(...)`.
+      sampler: how: `cs.nuts()` where nothing speaks against it.
       init: where all agents start: the parameters, or a jax function of a key that gives them, another for every chain.
       num_samples: kept draws per chain.
-      num_warmup: iterations before the first kept one.
+      num_warmup: iterations before the first kept one. Samplers that tune themselves do it here.
       num_chains: independent chains, run side by side.
       thin: iterations per kept draw.
       seed: the same seed gives the same draws.
@@ -65,19 +66,21 @@ def sample(
     layout, positions = _starts(init, for_start, num_chains)
     stacked = stack_shards(shards, network.size)
     check_posterior(posterior, layout.unravel(positions[0]), jax.tree.map(lambda leaf: leaf[0], stacked.batch))
-    sampler = sampler.resolve(network, layout.dimension)
+    sampler = sampler.resolve(network, layout.dimension, num_warmup)
 
     began = time.perf_counter()
     simulation = Simulation(posterior, layout, stacked, network, sampler, positions, for_run)
-    draws = np.empty((num_samples, num_chains, network.size, layout.dimension), layout.dtype)
+    draws = np.empty((num_samples, num_chains, simulation.copies, layout.dimension), layout.dtype)
     stats: dict[str, list[np.ndarray]] = defaultdict(list)
-    traffic, kept, diverged = Traffic(), 0, None
+    traffic, kept, diverged, redone = simulation.start_traffic, 0, None, (0, 0)
     label = progress if isinstance(progress, str) else sampler.name
     with progress_bar(label, num_warmup + num_samples * thin, bool(progress)) as report:
         for chunk in simulation.warm_up(num_warmup):
+            redone = _check_in_step(chunk, redone)
             traffic += chunk.traffic
             report(chunk.iterations)
         for chunk in simulation.draws(num_samples, thin):
+            redone = _check_in_step(chunk, redone)
             diverged = diverged or _divergence(chunk, kept)
             draws[kept : kept + len(chunk.positions)] = chunk.positions
             kept += len(chunk.positions)
@@ -87,13 +90,17 @@ def sample(
             report(chunk.iterations)
     if diverged:
         warnings.warn(f"the sampler diverged: {diverged}. Use smaller steps.", stacklevel=2)
+    if isinstance(sampler, OneShot):
+        traffic += _exact_sums(network, sampler.combine_bytes(draws))
+        draws = sampler.combine(draws)
     return Run(
-        positions=draws,
-        raw_stats={name: np.concatenate(chunks) for name, chunks in stats.items()},
+        positions=_for_all_agents(draws, network.size),
+        raw_stats={name: _for_all_agents(np.concatenate(chunks), network.size) for name, chunks in stats.items()},
         layout=layout,
         sampler=sampler,
         network=network,
         iterations=num_warmup + num_samples * thin,
+        thin=thin,
         traffic=traffic,
         seconds=time.perf_counter() - began,
     )
@@ -108,11 +115,10 @@ def _check_arguments(posterior: Any, network: Any, sampler: Any) -> None:
         if not isinstance(value, kind):
             raise TypeError(f"{name} is a {type(value).__name__}; write {name}={fix}.")
     if isinstance(sampler, type):
-        raise TypeError(
-            f"sampler is the class {sampler.__name__}, without settings; write cs.published(step_size=...)."
-        )
+        name = getattr(sampler, "name", "nuts")
+        raise TypeError(f"sampler is the class {sampler.__name__}, without settings; write sampler=cs.{name}(...).")
     if not isinstance(sampler, Sampler):
-        raise TypeError(f"sampler is a {type(sampler).__name__}; write for example cs.published(step_size=0.01).")
+        raise TypeError(f"sampler is a {type(sampler).__name__}; write for example sampler=cs.nuts().")
 
 
 def _divergence(chunk: Chunk, drawn: int) -> str | None:
@@ -127,6 +133,33 @@ def _divergence(chunk: Chunk, drawn: int) -> str | None:
     for draw, chain, agent in np.argwhere(bad)[:1]:
         return f"agent {agent}, chain {chain} is not finite from draw {drawn + draw} on"
     return None
+
+
+def _exact_sums(network: Network, parts: Sequence[int]) -> Traffic:
+    """Of a sum over the tree, up and down again, for each of `parts`: the bytes of one agent's part."""
+    rounds, messages = price(network, "tree pass")
+    return sum((Traffic(2 * rounds, 2 * messages, 2 * messages * part) for part in parts), Traffic())
+
+
+def _for_all_agents(values: np.ndarray, agents: int) -> np.ndarray:
+    """(draw, chain, agent, ...) of what is kept for every agent, or once for all: a view."""
+    return np.broadcast_to(values, (*values.shape[:2], agents, *values.shape[3:]))
+
+
+def _check_in_step(chunk: Chunk, so_far: tuple[int, int]) -> tuple[int, int]:
+    """Redone and all iterations, this chunk's added; stops a run whose agents do not compute alike."""
+    if "redone" not in chunk.stats:
+        return so_far
+    redone = round(float(chunk.stats["redone"].sum()) * chunk.iterations / len(chunk.stats["redone"]))
+    lost = "out_of_step" in chunk.stats and chunk.stats["out_of_step"].any()
+    redone, iterations = so_far[0] + redone, so_far[1] + chunk.iterations * chunk.positions.shape[1]
+    if lost or redone > max(1, MOST_REDONE * iterations):
+        raise RuntimeError(
+            f"the agents fell out of step in {redone} of {iterations} iterations: they do not compute alike. This is "
+            f"jax {jax.__version__} on {jax.devices()[0].device_kind}; every agent needs the same versions, and a "
+            f"model whose decisions do not hang on its last digits: check it in float64."
+        )
+    return redone, iterations
 
 
 def _starts(init: Params | Callable[[Key], Params], key: Key, chains: int) -> tuple[Layout, jax.Array]:

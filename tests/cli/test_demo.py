@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from consilience.cli.app import app
 from consilience.experiments import digits
 
-SAMPLERS = ["published", "dula", "dula corrected", "centralized HMC", "agent 0 alone"]
+SAMPLERS = ["nuts", "dmala", "published", "dula", "centralized HMC", "agent 0 alone"]
 
 
 def invoke(*arguments):
@@ -28,7 +28,7 @@ def test_it_prints_a_table_and_saves_it_with_a_figure(quick):
     out, result = quick
     assert result.exit_code == 0, result.output
     assert "reference: 12 of 12 iterations" in result.output
-    for word in (*SAMPLERS, "accuracy", "NLL", "var/ref", "accept", "rounds", "MB", "biased by design"):
+    for word in (*SAMPLERS, "accuracy", "NLL", "var/ref", "accept", "rounds", "MB", "samples about π² instead of π"):
         assert word in result.output
     rows = json.loads((out / "results.json").read_text())
     assert [row["sampler"] for row in rows] == SAMPLERS
@@ -43,6 +43,8 @@ def test_cost_and_bias_are_in_the_rows(quick):
     assert published["megabytes"] == pytest.approx(10 * iterations * 2 * 4 * (651 + 650) / 1e6)
     assert published["bias"]
     assert rows["centralized HMC"]["bias"] is None
+    assert rows["nuts"]["bias"] is None
+    assert "approximate" in rows["dmala"]["bias"]
     assert rows["agent 0 alone"]["accuracy"] < 0.3
 
 

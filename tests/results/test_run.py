@@ -6,11 +6,10 @@ import pytest
 from arviz_stats.base import array_stats
 
 import consilience as cs
+from consilience.experiments.targets import linear_regression
 from consilience.results import Run
 from consilience.results.expectation import expectation
 from consilience.results.summary import SHOWN_ROWS
-
-from ..targets import linear_regression
 
 TARGET = linear_regression(4)
 RING = cs.Network.ring(4)
@@ -34,7 +33,7 @@ def run() -> Run:
 def synthetic(draws: np.ndarray, like: Run) -> Run:
     """A run with the given draws (agent, chain, draw, 3)."""
     positions = np.swapaxes(draws, 0, 2).copy()
-    return Run(positions, like.raw_stats, like.layout, like.sampler, like.network, 1, like.traffic, 1.0)
+    return Run(positions, like.raw_stats, like.layout, like.sampler, like.network, 1, 1, like.traffic, 1.0)
 
 
 def test_columns_are_arviz_figures_worst_agent_first(run):

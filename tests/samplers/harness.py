@@ -10,14 +10,21 @@ from consilience.runtimes import Simulation
 from consilience.runtimes.simulate import _noise
 
 
-def simulation(target, network, sampler, start=None, chains=1, seed=0):
+def simulation(target, network, sampler, start=None, chains=1, seed=0, num_warmup=0, **options):
     """In double precision where it is switched on, as for comparisons with numpy."""
     start = np.asarray(np.zeros(target.dimension) if start is None else start, jax.dtypes.canonicalize_dtype(float))
     layout = Layout.of(jnp.asarray(start))
     shards = stack_shards(target.shards if network.size > 1 else cs.pool(target.shards), network.size)
-    sampler = sampler.resolve(network, layout.dimension)
+    sampler = sampler.resolve(network, layout.dimension, num_warmup)
     positions = jnp.tile(start, (chains, 1))
-    return Simulation(target.posterior, layout, shards, network, sampler, positions, jax.random.key(seed))
+    return Simulation(target.posterior, layout, shards, network, sampler, positions, jax.random.key(seed), **options)
+
+
+def restart(run, shards, start, seed):
+    """Begin a simulation anew on other data of the same shape: nothing is compiled."""
+    keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(jax.random.key(seed), jnp.arange(run.chains))
+    run.inputs = run.inputs._replace(shards=stack_shards(shards, run.network.size), chain_keys=keys)
+    run.state, _ = run._compiled.start(run.inputs, jnp.tile(jnp.asarray(start), (run.chains, 1)))
 
 
 def noise_of(run, iterations):

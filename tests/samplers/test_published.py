@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import consilience as cs
+from consilience.experiments.targets import linear_regression, log_gamma
 from consilience.samplers.settings import check_flag
 
 from ..statistical import assert_caught, moment_test
-from ..targets import linear_regression, log_gamma
 from .harness import draws, draws_after, noise_of, simulation
 from .reference import Regression
 from .reference import published as reference

@@ -8,6 +8,7 @@ import typer
 
 from .. import __version__
 from .demo import demo
+from .network import network
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_show_locals=False)
 
@@ -26,3 +27,4 @@ def consilience(
 
 
 app.command()(demo)
+app.command()(network)

@@ -1,7 +1,18 @@
-"""How neighbours agree: rounds of gossip over the edges of a network."""
+"""How neighbours agree: rounds of gossip over the edges of a network, exact sums over a tree."""
 
-from .edges import EdgeLists, edge_lists
-from .gossip import gossip
-from .neighbors import Neighbors
+from .alone import Alone
+from .edges import EdgeLists, edge_lists, no_edges
+from .gossip import gossip, relaxed_gossip
+from .neighbors import Neighbors, Repeated, message_bytes
 
-__all__ = ["EdgeLists", "Neighbors", "edge_lists", "gossip"]
+__all__ = [
+    "Alone",
+    "EdgeLists",
+    "Neighbors",
+    "Repeated",
+    "edge_lists",
+    "gossip",
+    "message_bytes",
+    "no_edges",
+    "relaxed_gossip",
+]

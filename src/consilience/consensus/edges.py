@@ -57,6 +57,11 @@ def edge_lists(network: Network) -> EdgeLists:
     return EdgeLists(tuple(blocks), jnp.asarray(np.argsort(np.concatenate(laid))))
 
 
+def no_edges(size: int) -> EdgeLists:
+    """So many agents, none of which gossips."""
+    return EdgeLists((), jnp.arange(size))
+
+
 def flow(lists: EdgeLists, x: jax.Array, *, weighted: bool) -> jax.Array:
     """Σ_j w_ij (x_j - x_i) for all agents at once, rows in the order of the blocks: agent i's is `lists.row[i]`.
 

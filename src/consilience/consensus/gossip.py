@@ -1,4 +1,8 @@
-"""Gossip: several rounds of mixing in a row."""
+"""Gossip: several rounds of mixing in a row.
+
+With flow(x) = Wx - x, what an agent gains in a round, W^s repeats x ← x + flow(x), and any polynomial of W that leaves
+the mean alone is a product of relaxed rounds, x ← x + c_k flow(x): see `network/polynomial.py` for which c_k.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import jax
+import jax.numpy as jnp
 
 from .loops import loop
 
@@ -13,9 +18,18 @@ T = TypeVar("T")
 SHORT = 4
 
 
-def gossip(one_round: Callable[[T], T], x: T, rounds: int | jax.Array) -> T:
-    """W^s x for s = `rounds`: `one_round` applied s times, to the whole of `x` and nothing added in between.
+def gossip(flow: Callable[[T], T], x: T, rounds: int | jax.Array) -> T:
+    """W^s x for s = `rounds`: nothing is added in between.
 
     `rounds` may be a traced number, as a schedule gives it; a small constant one costs no loop.
     """
-    return loop(rounds, lambda _, value: one_round(value), x, written_out=SHORT)
+    return loop(rounds, lambda _, value: jax.tree.map(jnp.add, value, flow(value)), x, written_out=SHORT)
+
+
+def relaxed_gossip(flow: Callable[[T], T], x: T, factors: jax.Array) -> T:
+    """Π_k (I + c_k (W - I)) x for c = `factors`, the first factor applied first."""
+
+    def one_round(k: int | jax.Array, value: T) -> T:
+        return jax.tree.map(lambda old, gain: old + factors[k].astype(old.dtype) * gain, value, flow(value))
+
+    return loop(len(factors), one_round, x, written_out=SHORT)

@@ -1,7 +1,7 @@
 """Five agents on a ring, two digit classes each: the experiment behind `consilience demo`.
 
-Every agent ends up classifying all ten digits, eight of which it never saw. How sure it is, is another matter: the
-spread of each sampler's draws is compared with that of a long exact run on the pooled data.
+Every agent ends up classifying all ten digits, eight of which it never saw. How sure it is, depends on the sampler: the
+spread of each one's draws is compared with that of a long exact run on the pooled data.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..network import Network
 from ..posterior import Posterior, pool, shard
 from ..results import Run
 from ..results.expectation import expectation
-from ..samplers import DULA, CentralizedHMC, Published, Sampler
+from ..samplers import DMALA, DULA, NUTS, CentralizedHMC, Published, Sampler
 from ..sampling import sample
 
 AGENTS = 5
@@ -31,12 +31,14 @@ ESS_STRIDE = 25  # every 25th parameter tells how far a chain has mixed
 
 @dataclass(frozen=True)
 class Scale:
-    """How long to run."""
+    """How long to run: those that make one step an iteration, NUTS, and the reference."""
 
     num_samples: int = 1000
     num_warmup: int = 5000
     thin: int = 25
     num_chains: int = 2
+    nuts_samples: int = 500
+    nuts_warmup: int = 400
     reference_samples: int = 1000
     reference_warmup: int = 200
 
@@ -133,14 +135,18 @@ def digits(scale: Scale | None = None, seed: int = 0, progress: bool = True) -> 
         progress=shown("reference"),
     )
     baseline = CentralizedHMC(step_size=0.03)
+    by_trajectories = partial(run, num_samples=scale.nuts_samples, num_warmup=scale.nuts_warmup, thin=1)
     cases: dict[str, tuple[list[Batch], Network, Sampler]] = {
+        "nuts": (shards, network, NUTS()),
+        "dmala": (shards, network, DMALA()),
         "published": (shards, network, Published(step_size=0.02, metropolis_after=scale.num_warmup // 4)),
         "dula": (shards, network, DULA(step_size=0.003)),
-        "dula corrected": (shards, network, DULA(step_size=0.003, noise="corrected")),
         "centralized HMC": (pooled, alone, baseline),
         "agent 0 alone": (shards[:1], alone, baseline),
     }
-    runs = {name: run(*case, progress=shown(name)) for name, case in cases.items()}
+    runs = {
+        name: (by_trajectories if name == "nuts" else run)(*case, progress=shown(name)) for name, case in cases.items()
+    }
     rows = [_row(name, one, reference, test) for name, one in runs.items()]
     return Outcome(network, [np.unique(s["y"]).tolist() for s in shards], rows, runs, reference)
 

@@ -69,14 +69,12 @@ def _variances(ax: Any, outcome: Outcome, shown: dict[str, Any], colours: dict[s
         body.set(facecolor=colours[name], alpha=0.75)
     for ratio, place in zip(ratios, places, strict=True):
         ax.plot(ratio.mean(), place, "o", color="black", ms=4)
-        ax.annotate(
-            f"{ratio.mean():.2f}", (ratio.mean(), place), (0, 30), textcoords="offset points", ha="center", fontsize=9
-        )
+        ax.text(1.02, place, f"{ratio.mean():.2f}", transform=ax.get_yaxis_transform(), va="center", fontsize=10)
     ax.axvline(1, color=GREY, lw=1, ls="--")
     ax.set_yticks(places, list(shown), fontsize=9)
     ax.set(xlabel="variance of the draws / variance of the posterior", xlim=(0, None))
-    ax.set_ylim(0.4, len(shown) + 0.7)
-    ax.set_title(f"Each of the {len(reference)} parameters (dot: their mean)", fontsize=10)
+    ax.set_ylim(0.4, len(shown) + 0.6)
+    ax.set_title(f"Each of the {len(reference)} parameters (dot and number: their mean)", fontsize=10)
     ax.spines[["top", "right"]].set_visible(False)
 
 

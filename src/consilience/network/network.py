@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 import numpy as np
 from scipy.sparse.csgraph import dijkstra
 
 from .._checks import whole_number
-from .weights import assemble, check_connected, edge_weights, extreme_eigenvalues, mixing_rate
+from .tree import Tree, spanning_tree
+from .weights import DENSE_LIMIT, assemble, check_connected, edge_weights, extreme_eigenvalues, mixing_rate
+
+if TYPE_CHECKING:
+    from .plan import Plan
 
 Weights = str | np.ndarray | Sequence[Sequence[float]]
 
@@ -88,14 +92,29 @@ class Network:
         return 1 - self.beta
 
     @cached_property
-    def diameter(self) -> int:
-        """The number of hops between the two agents that are farthest apart."""
+    def spectrum(self) -> np.ndarray | None:
+        """All eigenvalues of W, ascending, the last is 1. None above 2048 agents, too many for dense algebra."""
+        return None if self.size > DENSE_LIMIT else np.linalg.eigvalsh(self.weights)
+
+    @cached_property
+    def eccentricities(self) -> np.ndarray:
+        """The number of hops from each agent to the one farthest from it."""
         links = nx.to_scipy_sparse_array(self.graph, weight=None, format="csr")
-        farthest = 0
+        farthest = np.zeros(self.size, dtype=int)
         for first in range(0, self.size, SOURCES_AT_ONCE):  # m × m distances are never held at once
             sources = range(first, min(first + SOURCES_AT_ONCE, self.size))
-            farthest = max(farthest, int(dijkstra(links, unweighted=True, indices=sources).max()))
+            farthest[sources] = dijkstra(links, unweighted=True, indices=sources).max(axis=1)
         return farthest
+
+    @property
+    def diameter(self) -> int:
+        """The number of hops between the two agents that are farthest apart."""
+        return int(self.eccentricities.max())
+
+    @cached_property
+    def tree(self) -> Tree:
+        """The spanning tree over which exact sums travel: breadth-first from a centre."""
+        return spanning_tree(self)
 
     @cached_property
     def laplacian_norm(self) -> float:
@@ -113,11 +132,22 @@ class Network:
         """Every agent sends one message to each neighbour."""
         return 2 * len(self.edges)
 
-    def __repr__(self) -> str:
+    @property
+    def facts(self) -> str:
+        """Name, edges, diameter, weights and β in a line."""
         return (
-            f"Network({self.name}: {len(self.edges)} edge{'' if len(self.edges) == 1 else 's'}, "
-            f"diameter {self.diameter}, {self.rule} weights, β = {self.rate_text})"
+            f"{self.name}: {len(self.edges)} edge{'' if len(self.edges) == 1 else 's'}, "
+            f"diameter {self.diameter}, {self.rule} weights, β = {self.rate_text}"
         )
+
+    def __repr__(self) -> str:
+        return f"Network({self.facts})"
+
+    def plan(self, tolerance: float = 1e-6) -> Plan:
+        """What it costs to agree on this network, by each method, and which one is taken; print it."""
+        from .plan import plan_network
+
+        return plan_network(self, tolerance)
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the network; returns the matplotlib axes. Edge widths show the weights."""

@@ -1,12 +1,14 @@
 """What is sampled: a prior, one agent's likelihood, and the data it never shows."""
 
 from .layout import Layout
+from .local import LocalLogDensity
 from .posterior import Posterior, StartValues, check_posterior, check_start, start_values
 from .shards import Shard, stack_shards
 from .split import pool, shard
 
 __all__ = [
     "Layout",
+    "LocalLogDensity",
     "Posterior",
     "Shard",
     "StartValues",

@@ -18,7 +18,8 @@ DRAWS_AT_ONCE = 64
 def expectation(run: Run, function: Callable[[Params], jax.Array]) -> np.ndarray:
     """The mean of `function(params)` over each agent's draws and chains: an array (agent, ...)."""
     draws, chains, agents, dimension = run.positions.shape
-    flat = run.positions.reshape(draws * chains, agents, dimension)
+    copies = 1 if run.sampler.replicated else agents
+    flat = run.positions[:, :, :copies].reshape(draws * chains, copies, dimension)
     total: np.ndarray | float = 0.0
     for first in range(0, len(flat), DRAWS_AT_ONCE):
         block = flat[first : first + DRAWS_AT_ONCE]
@@ -27,7 +28,8 @@ def expectation(run: Run, function: Callable[[Params], jax.Array]) -> np.ndarray
         weights = np.repeat([1.0, 0.0], [len(block), fill]).astype(flat.dtype)
         block = np.concatenate([block, np.repeat(block[:1], fill, axis=0)])
         total = total + np.asarray(_weighted_sum(function, run.layout, block, weights), dtype=float)
-    return np.asarray(total) / len(flat)
+    mean = np.asarray(total) / len(flat)
+    return np.broadcast_to(mean, (agents, *mean.shape[1:]))
 
 
 @jax.jit(static_argnums=(0, 1))

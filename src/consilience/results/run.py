@@ -23,9 +23,11 @@ class Run:
     """The draws of every agent and chain, what the sampler said of them, and what they cost.
 
     Attributes:
-      positions: the draws as they came, (draws, chains, agents, dimension); `draws` is what to use.
+      positions: the draws as they came, (draws, chains, agents, dimension); `draws` is what to use. A chain that all
+        agents hold is stored once, and shown for each.
       traffic: rounds, messages and bytes, warm-up included.
       iterations: per chain, warm-up included.
+      thin: iterations per kept draw.
       seconds: from the first compilation to the last draw.
     """
 
@@ -35,6 +37,7 @@ class Run:
     sampler: Sampler
     network: Network
     iterations: int
+    thin: int
     traffic: Traffic
     seconds: float
 
@@ -51,7 +54,7 @@ class Run:
     @cached_property
     def consensus_error(self) -> float:
         """How far an agent is from the network mean: root mean square over draws and parameters, in posterior sd."""
-        if self.network.size == 1:
+        if self.network.size == 1 or self.sampler.replicated:
             return 0.0
         with np.errstate(all="ignore"):  # a diverged run, and one that never moved, have none: NaN or infinite
             center = self.positions.mean(axis=(0, 1, 2), dtype=float)
@@ -65,9 +68,37 @@ class Run:
 
     @cached_property
     def acceptance(self) -> float | None:
-        """The fraction of proposals taken; None for a sampler without a Metropolis step."""
-        accepted = self.stats.get("is_accepted")
+        """The fraction of proposals taken, or for NUTS their mean acceptance probability; None without a Metropolis
+        step.
+        """
+        accepted = self.stats.get("is_accepted", self.stats.get("acceptance_rate"))
         return None if accepted is None else float(accepted.mean())
+
+    @cached_property
+    def divergences(self) -> int | None:
+        """Iterations behind the kept draws whose trajectory left the region where its steps are accurate; of all
+        agents, where each has a chain of its own. None: the sampler has no trajectories.
+        """
+        return self._iterations_with("is_divergent")
+
+    @cached_property
+    def redone(self) -> int | None:
+        """Iterations behind the kept draws that agents had to redo, having fallen out of step. None: each has a chain
+        of its own.
+        """
+        return self._iterations_with("redone") if self.sampler.replicated else None
+
+    @property
+    def distinct_chains(self) -> int:
+        """Chains, times the agents where each has its own."""
+        _, chains, agents, _ = self.positions.shape
+        return chains if self.sampler.replicated else chains * agents
+
+    def _iterations_with(self, stat: str) -> int | None:
+        if stat not in self.raw_stats:
+            return None
+        values = self.raw_stats[stat][:, :, :1] if self.sampler.replicated else self.raw_stats[stat]
+        return round(float(values.sum(dtype=float)) * self.thin)
 
     def summary(self, agent: int | None = None, diagnosed: int | None = 2000) -> Summary:
         """Mean, sd, ESS and R-hat of every parameter, agreement, acceptance, cost, and warnings; prints as a table.

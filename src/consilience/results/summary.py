@@ -29,6 +29,9 @@ class Summary:
       columns: mean, sd, ess_bulk, ess_tail, r_hat: one array each, in the order of `names`.
       consensus_error: distance of an agent from the network mean, in posterior sd.
       acceptance: fraction of proposals taken, None without a Metropolis step.
+      divergences: iterations that diverged, None where the sampler has none.
+      redone: iterations that were redone to keep the agents in step, None where each has a chain of its own.
+      iterations: behind the kept draws, of all chains.
       warnings: what must be known before these numbers are used.
     """
 
@@ -37,6 +40,9 @@ class Summary:
     columns: dict[str, np.ndarray]
     consensus_error: float
     acceptance: float | None
+    divergences: int | None
+    redone: int | None
+    iterations: int
     traffic: Traffic
     warnings: tuple[str, ...]
 
@@ -60,10 +66,15 @@ class Summary:
             "",
             f"consensus error  {self.consensus_error:.3g} posterior sd between an agent and the network mean",
             f"acceptance       {acceptance}",
+            *self._counted("divergences", self.divergences),
+            *self._counted("redone", self.redone),
             f"sent             {self.traffic.rounds:,} rounds, {self.traffic.messages:,} messages, "
             f"{self.traffic.bytes / 1e6:,.1f} MB",
         ]
         return "\n".join(lines + [f"warning: {text}" for text in self.warnings])
+
+    def _counted(self, name: str, count: int | None) -> list[str]:
+        return [] if count is None else [f"{name:<17}{count:,} of {self.iterations:,} iterations"]
 
     def _rows(self) -> list[int]:
         if len(self.names) <= SHOWN_ROWS:
@@ -75,7 +86,8 @@ class Summary:
 def summarize(run: Run, agent: int | None = None, diagnosed: int | None = None) -> Summary:
     """The summary of all agents, or of one."""
     last = run.network.size - 1
-    chosen = list(range(last + 1)) if agent is None else [whole_number("agent", agent, 0, last)]
+    everyone = [0] if run.sampler.replicated else list(range(last + 1))  # one chain, on all agents
+    chosen = everyone if agent is None else [whole_number("agent", agent, 0, last)]
     draws = np.moveaxis(run.positions[:, :, chosen], (2, 1, 0), (0, 1, 2))  # (agent, chain, draw, parameter)
     with np.errstate(all="ignore"):  # of a diverged run the figures are NaN, and a warning says why
         columns = {
@@ -83,13 +95,16 @@ def summarize(run: Run, agent: int | None = None, diagnosed: int | None = None) 
             "sd": draws.std(axis=(1, 2), dtype=float).mean(axis=0),
         }
         columns |= _diagnostics(draws, diagnosed)
-    accepted = run.stats.get("is_accepted")
+    accepted = run.stats.get("is_accepted", run.stats.get("acceptance_rate"))
     return Summary(
         title=f"{run!r}" + ("" if agent is None else f", agent {agent}"),
         names=parameter_names(run),
         columns=columns,
         consensus_error=run.consensus_error,
         acceptance=None if accepted is None else float(accepted[chosen].mean()),
+        divergences=run.divergences,
+        redone=run.redone,
+        iterations=run.positions.shape[0] * run.distinct_chains * run.thin,
         traffic=run.traffic,
         warnings=_warnings(run, chosen, columns),
     )
@@ -137,6 +152,11 @@ def _warnings(run: Run, agents: list[int], columns: dict[str, np.ndarray]) -> tu
     draws, chains = positions.shape[:2]
     if not all(np.isfinite(values).all() for values in (positions, *run.stats.values())):
         found.append("not all is finite: the sampler diverged. Use smaller steps.")
+    if run.divergences:
+        found.append(
+            f"{run.divergences} iterations diverged: the posterior has places that these steps are too large for, and "
+            f"draws near them are missing. Raise target_acceptance, or reparametrise."
+        )
     if draws < FEWEST_DRAWS:
         found.append(f"fewer than {FEWEST_DRAWS} draws a chain: neither ESS nor R-hat can be had.")
     else:

@@ -2,35 +2,53 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from types import TracebackType
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import get_opaque_trace_state
 
-from ..consensus import EdgeLists, gossip
+from ..consensus import EdgeLists, gossip, message_bytes, relaxed_gossip
 from ..consensus.edges import flow, take
+from .traffic import Kind
 
 AGENTS = "agents"
 T = TypeVar("T")
-Exchanges = list[tuple[int | jax.Array, int]]  # rounds, and the bytes of one agent's message
+D = TypeVar("D")
+
+
+class Exchange(NamedTuple):
+    """A collective, as it was called."""
+
+    kind: Kind
+    times: int | jax.Array  # a number, or one for each of the stages that chains go through side by side
+    message_bytes: int
 
 
 class LaneNeighbors:
     """One lane's link to the others.
 
     A round gathers along the named axis. Under `vmap` that gather is the lanes' own array, so the flow over the edges
-    is computed once for all lanes, and each lane reads its row of it.
+    is computed once for all lanes, and each lane reads its row of it. An exact sum is one `psum`: the same bits for
+    all, as a tree gives them, and charged as a tree.
+
+    Args:
+      one_copy: all lanes share one state (a replicated chain that is stored and moved once): there is nothing that
+        could differ from the root's.
 
     Attributes:
       exchanges: the collectives so far, for the runtime to count.
     """
 
-    def __init__(self, lists: EdgeLists) -> None:
+    def __init__(self, lists: EdgeLists, root: int | jax.Array = 0, one_copy: bool = False) -> None:
         self._lists = lists
+        self._root = root
+        self._one_copy = one_copy
         self._trace = get_opaque_trace_state()
-        self.exchanges: Exchanges = []
+        self._open: list[LaneRepeated] = []
+        self.exchanges: list[Exchange] = []
 
     @property
     def size(self) -> int:
@@ -40,17 +58,34 @@ class LaneNeighbors:
     def index(self) -> jax.Array:
         return lax.axis_index(AGENTS)
 
+    # --- gossip --------------------------------------------------------------------------------------
+
     def mix(self, x: T, rounds: int | jax.Array = 1) -> T:
         if self.size == 1:  # nobody to talk to, nothing sent
             return x
-        self._count(x, rounds)
-        return gossip(lambda value: jax.tree.map(jnp.add, value, self._flow(value, weighted=True)), x, rounds)
+        self._count("gossip", x, rounds)
+        return gossip(self._weighted_flow, x, rounds)
+
+    def average(self, x: T, factors: jax.Array) -> T:
+        if self.size == 1:
+            return x
+        self._count("gossip", x, len(factors))
+        return relaxed_gossip(self._weighted_flow, x, factors)
 
     def laplacian(self, x: T) -> T:
         if self.size == 1:
             return jax.tree.map(jnp.zeros_like, x)
-        self._count(x, 1)
+        self._count("gossip", x, 1)
         return jax.tree.map(jnp.negative, self._flow(x, weighted=False))
+
+    def all(self, flag: jax.Array) -> jax.Array:
+        if self.size == 1:
+            return flag
+        self._count("flood", flag, 1)
+        return lax.pmin(flag.astype(jnp.int32), AGENTS).astype(bool)
+
+    def _weighted_flow(self, x: T) -> T:
+        return self._flow(x, weighted=True)
 
     def _flow(self, x: T, *, weighted: bool) -> T:
         row = take(self._lists.row, self.index)
@@ -58,8 +93,60 @@ class LaneNeighbors:
             lambda leaf: take(flow(self._lists, lax.all_gather(leaf, AGENTS), weighted=weighted), row), x
         )
 
-    def _count(self, x: T, rounds: int | jax.Array) -> None:
-        if get_opaque_trace_state() != self._trace:
-            raise RuntimeError("a collective inside lax control flow cannot be counted: call it outside, with rounds=.")
-        message = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(x))
-        self.exchanges.append((rounds, message))
+    # --- over the tree -------------------------------------------------------------------------------
+
+    def total(self, x: T) -> T:
+        if self.size > 1:
+            self._count("tree pass", x, 2)
+        return lax.psum(x, AGENTS)  # of one agent too: a sum has no axis of agents
+
+    def follow_root(self, x: T, digest: D) -> tuple[T, D]:
+        if self.size == 1:
+            return x, jax.tree.map(jnp.zeros_like, digest)
+        if jax.tree.leaves(digest):
+            self._count("tree pass", (digest, digest), 1, "up")  # the greatest and the least
+        self._count("tree pass", (x, digest), 1, "down")
+        if self._one_copy:
+            return x, jax.tree.map(jnp.zeros_like, digest)
+        return (
+            jax.tree.map(lambda leaf: take(lax.all_gather(leaf, AGENTS), jnp.asarray(self._root)), x),
+            jax.tree.map(lambda leaf: lax.pmax(leaf, AGENTS) - lax.pmin(leaf, AGENTS), digest),
+        )
+
+    # --- counting ------------------------------------------------------------------------------------
+
+    def repeated(self) -> LaneRepeated:
+        return LaneRepeated(self)
+
+    def _count(self, kind: Kind, x: object, times: int | jax.Array, way: str = "") -> None:
+        exchange = Exchange(kind, times, message_bytes(x))
+        if get_opaque_trace_state() == self._trace:
+            self.exchanges.append(exchange)
+        elif self._open and isinstance(times, int):
+            self._open[-1].found[exchange, way] = None
+        else:
+            raise RuntimeError(
+                "a collective inside lax control flow cannot be counted: call it outside, or within "
+                "`with repeated:` of repeated = neighbors.repeated(), and say repeated.times(count) after the loop."
+            )
+
+
+class LaneRepeated:
+    """The collectives of a piece of code inside of a loop. It may be traced more than once, so equal ones are one."""
+
+    def __init__(self, neighbors: LaneNeighbors) -> None:
+        self._neighbors = neighbors
+        self.found: dict[tuple[Exchange, str], None] = {}
+
+    def __enter__(self) -> LaneRepeated:
+        self._neighbors._open.append(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._neighbors._open.remove(self)
+
+    def times(self, count: int | jax.Array) -> None:
+        for exchange, _ in self.found:
+            self._neighbors.exchanges.append(exchange._replace(times=exchange.times * count))

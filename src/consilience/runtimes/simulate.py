@@ -4,6 +4,9 @@ The loop runs over iterations; inside it, chains and agents are two nested `vmap
 drawn for a block of iterations at a time. Kept draws go into a buffer of fixed size, which leaves the device when it is
 full or half a second has passed: the numbers of iterations are arguments of the compiled function, so no length of run
 compiles anything anew, and no length of chunk changes a draw.
+
+A replicated chain is the same on all agents. It is moved and stored once: inside the agents' `vmap` only the local log
+densities have an axis of agents, their sum has none, and all that follows from it is done once, not m times.
 """
 
 from __future__ import annotations
@@ -22,13 +25,13 @@ import numpy as np
 from jax import lax
 
 from .._types import Key, LogDensity
-from ..consensus import EdgeLists, edge_lists
+from ..consensus import EdgeLists, edge_lists, no_edges
 from ..network import Network
-from ..posterior import Layout, Posterior, Shard, StartValues, check_start, start_values
+from ..posterior import Layout, LocalLogDensity, Posterior, Shard, StartValues, check_start, start_values
 from ..samplers import Kernel, Sampler
 from .fingerprint import fingerprint
-from .lanes import AGENTS, Exchanges, LaneNeighbors
-from .traffic import Traffic
+from .lanes import AGENTS, Exchange, LaneNeighbors
+from .traffic import Traffic, price
 
 BUFFER_BYTES = 32 << 20  # of kept draws on the device
 BUFFER_DRAWS = 1024
@@ -43,8 +46,8 @@ COMPILED_FOR = ("jax_default_matmul_precision", "jax_default_device")
 class Chunk(NamedTuple):
     """What left the device: consecutive draws and what was measured while they were drawn."""
 
-    positions: np.ndarray  # (draws, chains, agents, dimension)
-    stats: dict[str, np.ndarray]  # info fields, (draws, chains, agents), averaged over the iterations behind a draw
+    positions: np.ndarray  # (draws, chains, copies, dimension): a copy for every agent, or one for all
+    stats: dict[str, np.ndarray]  # info fields, (draws, chains, copies), averaged over the iterations behind a draw
     iterations: int
     traffic: Traffic
 
@@ -54,6 +57,7 @@ class Inputs(NamedTuple):
 
     sampler: Sampler
     lists: EdgeLists
+    root: jax.Array  # of the spanning tree
     shards: Shard
     chain_keys: Key  # (chains,)
 
@@ -63,14 +67,15 @@ class Model(NamedTuple):
 
     posterior: Posterior
     layout: Layout
+    one_copy: bool  # of the state, for all agents
 
     def logdensity(self, shard: Shard, size: int) -> LogDensity:
         """ℓ_i of the vector of parameters."""
-        return lambda w: self.posterior.local_logdensity(self.layout.unravel(w), shard, size)
+        return LocalLogDensity(self.posterior, self.layout, shard, size)
 
     def kernel(self, inputs: Inputs, shard: Shard) -> tuple[Kernel, LaneNeighbors]:
         """One lane's kernel, and the link through which it talks."""
-        neighbors = LaneNeighbors(inputs.lists)
+        neighbors = LaneNeighbors(inputs.lists, inputs.root, self.one_copy)
         like = jnp.zeros(self.layout.dimension, self.layout.dtype)
         return inputs.sampler.build(self.logdensity(shard, neighbors.size), neighbors, like), neighbors
 
@@ -92,6 +97,8 @@ class Simulation:
     Args:
       positions: (chains, dimension), where the chains start, on all agents alike. Refused if not finite there.
       key: of the whole run. Chain c uses fold_in(key, c), its iteration t fold_in of that with t.
+      one_copy: of a replicated chain for all agents. Without it every agent moves a copy of its own, as it would on a
+        machine of its own, and the protocol that keeps the copies alike is put to work.
     """
 
     def __init__(
@@ -103,17 +110,25 @@ class Simulation:
         sampler: Sampler,
         positions: jax.Array,
         key: Key,
+        one_copy: bool = True,
     ) -> None:
         self.network = network
+        self.copies = 1 if sampler.replicated and one_copy else network.size
         self.chains = len(positions)
         chain_keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, jnp.arange(self.chains))
-        self.inputs = Inputs(sampler, edge_lists(network), shards, chain_keys)
+        root = jnp.int32(network.tree.root if sampler.replicated else 0)
+        # A replicated chain asks for sums only: without edges in it, its code serves all networks of a size.
+        lists = no_edges(network.size) if sampler.replicated else edge_lists(network)
+        self.inputs = Inputs(sampler, lists, root, shards, chain_keys)
         positions = jnp.asarray(positions, layout.dtype)
 
-        self.model = model = Model(posterior, layout)
-        start, (state, _) = jax.make_jaxpr(partial(_start, model), return_shape=True)(self.inputs, positions)
+        self._exchanges: list[Exchange] = []
+        self.start_traffic = Traffic()
+        self.model = model = Model(posterior, layout, sampler.replicated and one_copy)
+        start, (state, _) = jax.make_jaxpr(partial(_start, model, observe=self._charge_start), return_shape=True)(
+            self.inputs, positions
+        )
         noise = _noise_shape(model, self.inputs)
-        self._message_bytes: list[int] = []
         move = jax.make_jaxpr(partial(_move, model, observe=self._read_off))(self.inputs, noise, state)
         draw_bytes = math.prod(state.position.shape) * layout.dtype.itemsize
         noise_bytes = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(noise))
@@ -129,34 +144,42 @@ class Simulation:
         check_start(*map(np.asarray, values))
         self._seconds_per_iteration: float | None = None
 
-    def _read_off(self, exchanges: Exchanges) -> None:
-        """Keep the bytes of one agent's message in each collective of an iteration."""
-        self._message_bytes = [message for _, message in exchanges]
+    def _charge_start(self, exchanges: list[Exchange]) -> None:
+        """Count what the agents sent before their first iteration."""
+        times = np.array([[exchange.times for exchange in exchanges]] * 2, dtype=int)
+        self._exchanges = exchanges
+        self.start_traffic = self._traffic(times * [[1], [self.chains]])
+
+    def _read_off(self, exchanges: list[Exchange]) -> None:
+        """Keep which collectives an iteration has."""
+        self._exchanges = [exchange._replace(times=0) for exchange in exchanges]
 
     def advance(self, draws: int, thin: int) -> Chunk:
         """`draws` × `thin` iterations, of which every `thin`-th is kept; at most the buffer's number of draws."""
         if draws > self.program.buffer:
             raise ValueError(f"{draws} draws at once do not fit into the buffer of {self.program.buffer}.")
         began = time.perf_counter()
-        self.state, positions, stats, rounds = self._compiled.advance(
+        self.state, positions, stats, counts = self._compiled.advance(
             self.inputs, self.state, jnp.int32(draws), jnp.int32(thin)
         )
         # Cut on the host, where no length has to be compiled; copied, so that no buffer outlives its chunk.
+        chains = (draws, self.chains, self.copies)
         chunk = Chunk(
-            np.asarray(positions)[:draws].copy(),
-            {name: np.asarray(values)[:draws].copy() for name, values in stats._asdict().items()},
+            np.asarray(positions)[:draws].reshape(*chains, -1).copy(),
+            {name: np.asarray(values)[:draws].reshape(chains).copy() for name, values in stats._asdict().items()},
             draws * thin,
-            self._traffic(np.asarray(rounds, dtype=np.int64).sum(axis=0)),
+            self._traffic(np.asarray(counts, dtype=np.int64).sum(axis=0)),
         )
         self._seconds_per_iteration = (time.perf_counter() - began) / chunk.iterations
         return chunk
 
-    def _traffic(self, rounds: np.ndarray) -> Traffic:
-        """Of so many rounds of each of an iteration's collectives."""
-        total = int(rounds.sum())
-        per_link = self.chains * int(rounds @ np.array(self._message_bytes, dtype=np.int64))
-        links = self.network.messages_per_round
-        return Traffic(total, total * links, per_link * links)
+    def _traffic(self, counts: np.ndarray) -> Traffic:
+        """Of so many `Counts` of each of an iteration's collectives."""
+        traffic = Traffic()
+        for exchange, together, by_chains in zip(self._exchanges, *counts.tolist(), strict=True):
+            rounds, messages = price(self.network, exchange.kind)
+            traffic += Traffic(together * rounds, together * messages, by_chains * messages * exchange.message_bytes)
+        return traffic
 
     def warm_up(self, iterations: int) -> Iterator[Chunk]:
         """Iterations whose draws are not kept: one draw a chunk, the last of many."""
@@ -212,37 +235,62 @@ def _over_agents(function: Any, in_axes: Any, out_axes: Any = 0) -> Any:
     return jax.vmap(function, in_axes=in_axes, out_axes=out_axes, axis_name=AGENTS)
 
 
-def _state_axes(state: Any) -> Any:
-    """Which fields of a state differ between lanes: all but the clock, which stays one number for all."""
+def _over_chains(function: Any, in_axes: Any, out_axes: Any = 0) -> Any:
+    return jax.vmap(function, in_axes=in_axes, out_axes=out_axes)
+
+
+def _chain_axes(state: Any) -> Any:
+    """Which fields of a state differ between chains: all but the clock, which stays one number for all."""
     return type(state)(**{name: None if name == "iteration" else 0 for name in state._fields})
 
 
-def _start(model: Model, inputs: Inputs, positions: jax.Array) -> tuple[Any, StartValues]:
+def _agent_axes(model: Model, state: Any) -> Any:
+    """Which fields of a state differ between agents: none of a replicated chain's."""
+    return None if model.one_copy else _chain_axes(state)
+
+
+def _start(
+    model: Model,
+    inputs: Inputs,
+    positions: jax.Array,
+    observe: Callable[[list[Exchange]], None] = lambda _: None,
+) -> tuple[Any, StartValues]:
     """All lanes' first states, and what decides whether they can be started from."""
 
     def lane(shard: Shard, position: jax.Array) -> Any:
-        return model.kernel(inputs, shard)[0].init(position)
+        kernel, neighbors = model.kernel(inputs, shard)
+        state = kernel.init(position)
+        observe(neighbors.exchanges)
+        return state
 
     def values(shard: Shard, position: jax.Array) -> StartValues:
         return start_values(model.posterior, model.layout.unravel(position), shard, len(inputs.lists.row))
 
-    axes = _state_axes(jax.eval_shape(_over_agents(lane, (0, None)), inputs.shards, positions[0]))
-    of_chain = _over_agents(lane, (0, None), axes)
-    state = jax.vmap(of_chain, in_axes=(None, 0), out_axes=axes)(inputs.shards, positions)
+    one = jax.eval_shape(_over_agents(lane, (0, None)), inputs.shards, positions[0])
+    of_chain = _over_agents(lane, (0, None), _agent_axes(model, one))
+    state = _over_chains(of_chain, (None, 0), _chain_axes(one))(inputs.shards, positions)
     return state, lax.map(lambda position: _over_agents(values, (0, None))(inputs.shards, position), positions)
 
 
 def _noise(model: Model, inputs: Inputs, first: jax.Array, count: int) -> Any:
-    """The noise of `count` iterations from `first` on: leaves (iterations, chains, agents, ...)."""
+    """The noise of `count` iterations from `first` on: leaves (iterations, chains, agents, ...).
+
+    What is drawn in common by all agents has no axis of agents.
+    """
+    of_agents = _noise_axis(inputs.sampler)
 
     def lane(key: Key, shard: Shard) -> Any:
         return model.kernel(inputs, shard)[0].noise(key)
 
     def of_chain(key: Key, iteration: jax.Array) -> Any:
-        return _over_agents(lane, (None, 0))(jax.random.fold_in(key, iteration), inputs.shards)
+        return _over_agents(lane, (None, 0), of_agents)(jax.random.fold_in(key, iteration), inputs.shards)
 
     iterations = first + jnp.arange(count)
-    return jax.vmap(jax.vmap(of_chain, in_axes=(0, None)), in_axes=(None, 0))(inputs.chain_keys, iterations)
+    return jax.vmap(_over_chains(of_chain, (0, None)), in_axes=(None, 0))(inputs.chain_keys, iterations)
+
+
+def _noise_axis(sampler: Sampler) -> int | None:
+    return None if sampler.common_noise else 0
 
 
 def _noise_shape(model: Model, inputs: Inputs) -> Any:
@@ -251,9 +299,9 @@ def _noise_shape(model: Model, inputs: Inputs) -> Any:
 
 
 def _move(
-    model: Model, inputs: Inputs, noise: Any, state: Any, observe: Callable[[Exchanges], None] = lambda _: None
+    model: Model, inputs: Inputs, noise: Any, state: Any, observe: Callable[[list[Exchange]], None] = lambda _: None
 ) -> tuple[Any, Any, jax.Array]:
-    """One iteration of all chains and agents: new state, info, and the rounds of each collective in it.
+    """One iteration of all chains and agents: new state, info, and `counts` of each collective in it.
 
     While it is traced, `observe` is shown the collectives.
     """
@@ -261,13 +309,28 @@ def _move(
     def lane(shard: Shard, noise: Any, state: Any) -> Any:
         kernel, neighbors = model.kernel(inputs, shard)
         state, info = kernel.move(noise, state)
-        rounds = jnp.array([rounds for rounds, _ in neighbors.exchanges], jnp.int32)
         observe(neighbors.exchanges)
-        return state, info, rounds
+        # The agents' counts are the same; where each has a chain of its own, only the program does not know it.
+        times = [lax.pmax(jnp.asarray(exchange.times, jnp.int32), AGENTS) for exchange in neighbors.exchanges]
+        return state, info, times
 
-    axes = _state_axes(state)
-    of_chain = _over_agents(lane, (0, 0, axes), (axes, 0, None))
-    return jax.vmap(of_chain, in_axes=(None, 0, axes), out_axes=(axes, 0, None))(inputs.shards, noise, state)
+    agent_axes, chain_axes = _agent_axes(model, state), _chain_axes(state)
+    of_chain = _over_agents(
+        lane, (0, _noise_axis(inputs.sampler), agent_axes), (agent_axes, None if model.one_copy else 0, None)
+    )
+    state, info, times = _over_chains(of_chain, (None, 0, chain_axes), (chain_axes, 0, 0))(inputs.shards, noise, state)
+    return state, info, _counts(times)
+
+
+def _counts(times: list[jax.Array]) -> jax.Array:
+    """(2, exchanges): how often each happened for the chains together, and added up over them.
+
+    Chains go through their stages side by side: a stage takes as long as its longest chain, and a message carries those
+    chains that still have something to say.
+    """
+    together = [each.max(axis=0).sum() for each in times]
+    by_chains = [each.sum() for each in times]
+    return jnp.array([together, by_chains], jnp.int32).reshape(2, len(times))
 
 
 def _advance(program: Program, model: Model, inputs: Inputs, state: Any, draws: jax.Array, thin: jax.Array) -> Any:
@@ -277,8 +340,8 @@ def _advance(program: Program, model: Model, inputs: Inputs, state: Any, draws: 
     def iterate(step: jax.Array, carry: Any, noise: Any, block_start: jax.Array) -> Any:
         state, kept = carry
         now = jax.tree.map(lambda leaf: leaf[step - block_start], noise)
-        state, info, rounds = _move(model, inputs, now, state)
-        kept = _keep(kept, step // thin, thin, state.position, info, rounds)
+        state, info, counts = _move(model, inputs, now, state)
+        kept = _keep(kept, step // thin, thin, state.position, info, counts)
         return state, kept
 
     def iterate_block(block: jax.Array, carry: Any) -> Any:
@@ -288,31 +351,31 @@ def _advance(program: Program, model: Model, inputs: Inputs, state: Any, draws: 
         return lax.fori_loop(start, end, lambda step, carry: iterate(step, carry, noise, start), carry)
 
     blocks = (iterations + program.block - 1) // program.block
-    state, (positions, stats, rounds) = lax.fori_loop(
+    state, (positions, stats, counts) = lax.fori_loop(
         0, blocks, iterate_block, (state, _empty(program.buffer, model, inputs, state))
     )
-    return state, positions, stats, rounds
+    return state, positions, stats, counts
 
 
 def _empty(draws: int, model: Model, inputs: Inputs, state: Any) -> Any:
-    """The buffer: positions, stats and rounds of so many draws."""
+    """The buffer: positions, stats and counts of so many draws."""
     noise = _noise_shape(model, inputs)
-    _, info, rounds = jax.eval_shape(partial(_move, model), inputs, noise, state)
+    _, info, counts = jax.eval_shape(partial(_move, model), inputs, noise, state)
     stats = jax.tree.map(lambda leaf: jnp.zeros((draws, *leaf.shape), jnp.float32), info)
     return (
         jnp.zeros((draws, *state.position.shape), state.position.dtype),
         stats,
-        jnp.zeros((draws, *rounds.shape), rounds.dtype),
+        jnp.zeros((draws, *counts.shape), counts.dtype),
     )
 
 
-def _keep(kept: Any, draw: jax.Array, thin: jax.Array, position: jax.Array, info: Any, rounds: jax.Array) -> Any:
-    """Write an iteration to its draw's place: the last position stays, info is averaged, rounds are added up."""
+def _keep(kept: Any, draw: jax.Array, thin: jax.Array, position: jax.Array, info: Any, counts: jax.Array) -> Any:
+    """Write an iteration to its draw's place: the last position stays, info is averaged, counts are added up."""
     positions, stats, counted = kept
     return (
         positions.at[draw].set(position),
         jax.tree.map(
             lambda total, value: total.at[draw].add(value.astype(total.dtype) / thin.astype(total.dtype)), stats, info
         ),
-        counted.at[draw].add(rounds),
+        counted.at[draw].add(counts),
     )

@@ -1,8 +1,31 @@
 """How the posterior is sampled, written once from one agent's point of view."""
 
-from .base import Kernel, Sampler
+from .base import Kernel, OneShot, Sampler
 from .centralized_hmc import CentralizedHMC
+from .consensus_monte_carlo import ConsensusMonteCarlo
+from .decentralize import Decentralized, decentralize
+from .dmala import DMALA
 from .dula import DULA
+from .gossip_langevin import DESGHMC, DESGLD, EXTRA, DIGing
+from .hamiltonian import HMC, MALA, NUTS
 from .published import Published
 
-__all__ = ["DULA", "CentralizedHMC", "Kernel", "Published", "Sampler"]
+__all__ = [
+    "DESGHMC",
+    "DESGLD",
+    "DMALA",
+    "DULA",
+    "EXTRA",
+    "HMC",
+    "MALA",
+    "NUTS",
+    "CentralizedHMC",
+    "ConsensusMonteCarlo",
+    "DIGing",
+    "Decentralized",
+    "Kernel",
+    "OneShot",
+    "Published",
+    "Sampler",
+    "decentralize",
+]

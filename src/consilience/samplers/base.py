@@ -9,6 +9,8 @@ Rules that let every runtime run every sampler:
 - The key is the same on all agents. What must differ between them is drawn from `own_key(key, neighbors)`.
 - The state is a NamedTuple with a `position` and an `iteration`, which counts the steps and is the same on all agents
   and chains. The info is a NamedTuple of scalars.
+- A *replicated* sampler's state, noise and info are the same on all agents, because all that it learns of the data are
+  exact sums over the network. A runtime that holds all agents needs only one copy.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
+import numpy as np
 
 from .._types import Key, LogDensity, Vector
 from ..consensus import Neighbors
@@ -53,8 +56,21 @@ class Sampler(Protocol):
         """What it samples instead of the posterior, in a sentence; None where it leaves the posterior invariant."""
         ...
 
-    def resolve(self, network: Network, dimension: int) -> Sampler:
-        """These settings with what follows from the network filled in; refuses what cannot run on it."""
+    @property
+    def replicated(self) -> bool:
+        """Whether all agents hold the same chain."""
+        ...
+
+    @property
+    def common_noise(self) -> bool:
+        """Whether the noise is the same on all agents: whether it is drawn without `own_key`."""
+        ...
+
+    def resolve(self, network: Network, dimension: int, num_warmup: int = 0) -> Sampler:
+        """These settings with what follows from the network and the length of the warm-up filled in.
+
+        Refuses what cannot run on that network.
+        """
         ...
 
     def build(self, logdensity: LogDensity, neighbors: Neighbors, like: Vector) -> Kernel:
@@ -65,6 +81,19 @@ class Sampler(Protocol):
           neighbors: its link to the others.
           like: a vector of the model's dimension and dtype.
         """
+        ...
+
+
+@runtime_checkable
+class OneShot(Sampler, Protocol):
+    """A sampler whose agents draw alone, and put their draws together after the last one."""
+
+    def combine(self, draws: np.ndarray) -> np.ndarray:
+        """All agents' draws (draw, chain, agent, dimension) as posterior draws: for each agent alike, or one copy."""
+        ...
+
+    def combine_bytes(self, draws: np.ndarray) -> tuple[int, ...]:
+        """Of each exact sum over the tree that this takes, the bytes of one agent's part."""
         ...
 
 

@@ -48,6 +48,8 @@ class CentralizedHMC:
     num_integration_steps: int = static(1)
 
     name = "centralized_hmc"
+    replicated = False
+    common_noise = False
     bias = None
 
     def __post_init__(self) -> None:
@@ -55,7 +57,7 @@ class CentralizedHMC:
         whole_number(f"{self.name}: num_integration_steps", self.num_integration_steps, 1)
         object.__setattr__(self, "inverse_mass_matrix", check_mass(self.name, self.inverse_mass_matrix))
 
-    def resolve(self, network: Network, dimension: int) -> CentralizedHMC:
+    def resolve(self, network: Network, dimension: int, num_warmup: int = 0) -> CentralizedHMC:
         if network.size != 1:
             raise ValueError(
                 f"centralized_hmc needs all data in one place, but this network has {network.size} agents. Write "

@@ -59,6 +59,8 @@ class DULA:
     noise: str = static("published")
 
     name = "dula"
+    replicated = False
+    common_noise = False
 
     @property
     def bias(self) -> str:
@@ -80,7 +82,7 @@ class DULA:
                 f"0 ≤ delta1 and ½ + delta1 < delta2 < 1, for example delta1=0.01, delta2=0.55."
             )
 
-    def resolve(self, network: Network, dimension: int) -> DULA:
+    def resolve(self, network: Network, dimension: int, num_warmup: int = 0) -> DULA:
         # One agent alone has no Laplacian; its consensus term is zero whatever the step.
         limit = 1 / network.laplacian_norm if network.size > 1 else math.inf
         if self.consensus_step_size is None:

@@ -48,10 +48,14 @@ def _is_positive_definite(matrix: np.ndarray) -> bool:
 
 def momentum(key: Key, inverse_mass: Any, like: Vector) -> Vector:
     """p ~ N(0, M), of the shape and dtype of `like`."""
-    normal = jax.random.normal(key, like.shape, like.dtype)
+    return momentum_of(jax.random.normal(key, like.shape, like.dtype), inverse_mass)
+
+
+def momentum_of(normal: Vector, inverse_mass: Any) -> Vector:
+    """p ~ N(0, M), made of a standard normal vector."""
     if inverse_mass is None:
         return normal
-    inverse_mass = inverse_mass.astype(like.dtype)
+    inverse_mass = inverse_mass.astype(normal.dtype)
     if inverse_mass.ndim == 2:  # M = C⁻ᵀC⁻¹ for M⁻¹ = CCᵀ
         return solve_triangular(jnp.linalg.cholesky(inverse_mass), normal, lower=True, trans="T")
     return normal / jnp.sqrt(inverse_mass)

@@ -68,6 +68,8 @@ class Published:
     metropolis_after: int | None = static(0)
 
     name = "published"
+    replicated = False
+    common_noise = False
     bias = (
         "the published algorithm samples about π² instead of π: variances near half of the posterior's at small "
         "steps, and a wrong acceptance ratio at large ones."
@@ -81,7 +83,7 @@ class Published:
         object.__setattr__(self, "rounds", check_rounds(self.name, self.rounds))
         object.__setattr__(self, "inverse_mass_matrix", check_mass(self.name, self.inverse_mass_matrix))
 
-    def resolve(self, network: Network, dimension: int) -> Published:
+    def resolve(self, network: Network, dimension: int, num_warmup: int = 0) -> Published:
         check_mass_dimension(self.name, self.inverse_mass_matrix, dimension)
         return self
 

@@ -58,3 +58,11 @@ def check_flag(sampler: str, **settings: Any) -> None:
     for name, value in settings.items():
         if not isinstance(value, bool):
             raise ValueError(f"{sampler}: {name} = {value!r} must be True or False.")
+
+
+def check_probability(sampler: str, **settings: Any) -> None:
+    """Refuse what is not strictly between 0 and 1."""
+    for name, value in settings.items():
+        number = real_number(value)
+        if number is None or not 0 < number < 1:
+            raise ValueError(f"{sampler}: {name} = {value!r} must be between 0 and 1.")

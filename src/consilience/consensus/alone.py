@@ -1,0 +1,50 @@
+"""`Neighbors` of an agent that has none."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TypeVar
+
+import jax
+import jax.numpy as jnp
+
+T = TypeVar("T")
+D = TypeVar("D")
+
+
+class Alone:
+    """A network of one: the mean and the sum are what the agent has itself, and nothing is sent."""
+
+    size = 1
+
+    @property
+    def index(self) -> jax.Array:
+        return jnp.int32(0)
+
+    def mix(self, x: T, rounds: int | jax.Array = 1) -> T:
+        return x
+
+    def average(self, x: T, factors: jax.Array) -> T:
+        return x
+
+    def laplacian(self, x: T) -> T:
+        return jax.tree.map(jnp.zeros_like, x)
+
+    def all(self, flag: jax.Array) -> jax.Array:
+        return flag
+
+    def total(self, x: T) -> T:
+        return x
+
+    def follow_root(self, x: T, digest: D) -> tuple[T, D]:
+        return x, jax.tree.map(jnp.zeros_like, digest)
+
+    def repeated(self) -> Unsent:
+        return Unsent()
+
+
+class Unsent(nullcontext):
+    """Code in a loop that sends nothing."""
+
+    def times(self, count: int | jax.Array) -> None:
+        """Nothing to count."""

@@ -1,0 +1,102 @@
+"""A spanning tree: the links over which a sum is exact, and the same bits everywhere.
+
+Children send their sums to their parent, which adds them to its own value in ascending order of their numbers; the
+root's total travels back down. That takes 2·depth hops and 2(m - 1) messages, the fewest after which all can know
+the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from .network import Network
+
+EXACT_CENTRE_LIMIT = 2048  # agents; above, the distances of all pairs take too long
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A rooted spanning tree of the agents 0 ... m - 1."""
+
+    root: int
+    parent: tuple[int, ...]
+    """Of each agent; -1 at the root."""
+    depth: int
+    """Hops from the root to the agent farthest from it."""
+
+    def children(self, agent: int) -> tuple[int, ...]:
+        """The agents whose parent is `agent`, in ascending order: the order in which their sums are added."""
+        if not 0 <= agent < len(self.parent):
+            raise IndexError(f"agent {agent} is not one of 0 ... {len(self.parent) - 1}.")
+        return self._children[agent]
+
+    @cached_property
+    def _children(self) -> tuple[tuple[int, ...], ...]:
+        found: list[list[int]] = [[] for _ in self.parent]
+        for agent, parent in enumerate(self.parent):
+            if agent != self.root:
+                found[parent].append(agent)
+        return tuple(map(tuple, found))
+
+    @cached_property
+    def levels(self) -> tuple[tuple[int, ...], ...]:
+        """The agents by their hops from the root, which is alone in the first level; ascending in each."""
+        levels: list[tuple[int, ...]] = [(self.root,)]
+        while below := sorted(child for agent in levels[-1] for child in self.children(agent)):
+            levels.append(tuple(below))
+        return tuple(levels)
+
+    @property
+    def rounds(self) -> int:
+        """Of one sum: up and down again."""
+        return 2 * self.depth
+
+    @property
+    def messages(self) -> int:
+        """Of one sum: two over every link of the tree."""
+        return 2 * (len(self.parent) - 1)
+
+
+def spanning_tree(network: Network) -> Tree:
+    """Breadth-first from a centre of the graph: the agent of smallest eccentricity, the lowest number among equals.
+
+    No tree of the graph is less deep. Above 2048 agents the centre is approximate: the middle of the path that a
+    double sweep finds (from agent 0 to the agent a farthest from it, from a to the farthest from a), exact on trees.
+    Depends on the edges alone, so every machine has the same.
+    """
+    exact = network.size <= EXACT_CENTRE_LIMIT
+    root = int(np.argmin(network.eccentricities)) if exact else _middle_of_double_sweep(network)
+    parent, hops = _breadth_first(network, root)
+    return Tree(root, tuple(parent), max(hops))
+
+
+def _breadth_first(network: Network, root: int) -> tuple[list[int], list[int]]:
+    """Everyone's parent and hops from the root. An agent's parent is the first to reach it, neighbours ascending."""
+    parent, hops = [-1] * network.size, [-1] * network.size
+    hops[root] = 0
+    reached = [root]
+    for agent in reached:  # grows while it is walked through
+        for neighbor in network.neighbors(agent):
+            if hops[neighbor] < 0:
+                parent[neighbor], hops[neighbor] = agent, hops[agent] + 1
+                reached.append(neighbor)
+    return parent, hops
+
+
+def _middle_of_double_sweep(network: Network) -> int:
+    _, hops = _breadth_first(network, 0)
+    parent, hops = _breadth_first(network, int(np.argmax(hops)))
+    path = list(_way_up(parent, int(np.argmax(hops))))
+    return path[len(path) // 2]
+
+
+def _way_up(parent: list[int], agent: int) -> Iterator[int]:
+    while agent >= 0:
+        yield agent
+        agent = parent[agent]

@@ -1,0 +1,202 @@
+"""Warm-up: step size and mass matrix by BlackJAX's window adaptation, one iteration at a time.
+
+Dual averaging drives the step size to a target acceptance; Welford's algorithm estimates the covariance of the
+parameters in windows that double in length, and each window ends with a new mass matrix. The pieces are BlackJAX's, and
+so is the schedule, which is Stan's. Here they are put together as a function of the iteration number, so that a warm-up
+of any length runs the same compiled code and can be cut anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from .._types import Count, Flag, Number, Scalar, Vector
+
+FIRST_STEP_SIZE = 1.0
+ONE_STEP_SHARES = (0.1, 0.15, 0.05)  # for iterations of one leapfrog step: they need more of them
+FEWEST_FOR_SHARES = 500
+MOST_WINDOWS = 32  # they double: enough for any number of iterations
+
+
+class Schedule(NamedTuple):
+    """When what is adapted. Iterations [slow_start, slow_end) are the windows of the mass matrix."""
+
+    length: jax.Array | int
+    slow_start: jax.Array | int = 0
+    slow_end: jax.Array | int = 0
+    window_ends: jax.Array | np.ndarray = np.full(MOST_WINDOWS, -1, np.int32)  # each window's last iteration
+
+    @classmethod
+    def of(cls, num_warmup: int, shares: tuple[float, float, float] | None = None) -> Schedule:
+        """BlackJAX's schedule of so many iterations, in numbers that no program depends on.
+
+        Args:
+          shares: of the first buffer, the last buffer and the first window in a warm-up that is long enough. None:
+            BlackJAX's lengths, which are for iterations that go far, as those of NUTS do.
+        """
+        if num_warmup == 0:
+            return cls(0)
+        from blackjax.adaptation.window_adaptation import build_schedule
+
+        lengths = (round(share * num_warmup) for share in shares) if shares and num_warmup >= FEWEST_FOR_SHARES else ()
+        stage, ends = np.asarray(build_schedule(num_warmup, *lengths)).T
+        (slow,), (last,) = np.nonzero(stage), np.nonzero(ends)
+        if not len(slow):
+            return cls(num_warmup)
+        window_ends = np.pad(last, (0, MOST_WINDOWS - len(last)), constant_values=-1).astype(np.int32)
+        return cls(num_warmup, int(slow[0]), int(slow[-1]) + 1, window_ends)
+
+
+class Adaptation(NamedTuple):
+    """What a warm-up has found so far. Either part is None where the setting was given."""
+
+    step_size: Scalar
+    inverse_mass_matrix: Any
+    averaging: Any  # BlackJAX's DualAveragingAdaptationState
+    covariance: Any  # BlackJAX's MassMatrixAdaptationState
+
+
+def nothing_agreed(adaptation: Adaptation) -> Adaptation:
+    return adaptation
+
+
+class WindowAdaptation(NamedTuple):
+    """How the step size and the mass matrix of one chain are found.
+
+    Args:
+      schedule: when.
+      target_acceptance: what dual averaging aims at.
+      step_size: given, and not adapted; None: adapted.
+      inverse_mass_matrix: likewise.
+      dense: adapt a full matrix, not its diagonal.
+      like: a vector of the model's dimension and dtype.
+    """
+
+    schedule: Schedule
+    target_acceptance: Number
+    step_size: Number | None
+    inverse_mass_matrix: Any
+    dense: bool
+    like: Vector
+
+    def init(self) -> Adaptation:
+        dimension, dtype = len(self.like), self.like.dtype
+        averaging = covariance = None
+        step_size = jnp.asarray(FIRST_STEP_SIZE if self.step_size is None else self.step_size, dtype)
+        inverse_mass = full_mass(self.inverse_mass_matrix, self.like)
+        if self.step_size is None:
+            averaging = _cast(self._dual_averaging()[0](step_size), dtype)
+        if self.inverse_mass_matrix is None:
+            covariance = _cast(self._mass_matrix()[0](dimension), dtype)
+            inverse_mass = covariance.inverse_mass_matrix
+        return Adaptation(step_size, inverse_mass, averaging, covariance)
+
+    @property
+    def tunes(self) -> bool:
+        """Whether anything is left to be found."""
+        return tunes(self.step_size, self.inverse_mass_matrix)
+
+    def is_warming_up(self, iteration: Count) -> Flag:
+        return jnp.asarray(iteration < self.schedule.length)
+
+    def ends_window(self, iteration: Count) -> Flag:
+        return jnp.any(jnp.asarray(self.schedule.window_ends) == iteration)
+
+    def update(
+        self,
+        adaptation: Adaptation,
+        iteration: Count,
+        position: Vector,
+        acceptance_rate: Scalar,
+        agree: Callable[[Adaptation], Adaptation] = nothing_agreed,
+    ) -> Adaptation:
+        """After an iteration of warm-up. `agree` is applied to what the end of a window has found."""
+        if adaptation.covariance is not None:
+            in_window = (iteration >= self.schedule.slow_start) & (iteration < self.schedule.slow_end)
+            add = self._mass_matrix()[1]
+            adaptation = lax.cond(
+                in_window,
+                lambda a: a._replace(covariance=_cast(add(a.covariance, position), self.like.dtype)),
+                lambda a: a,
+                adaptation,
+            )
+        if adaptation.averaging is not None:
+            rate = jnp.asarray(acceptance_rate, self.like.dtype)
+            averaging = _cast(self._dual_averaging()[1](adaptation.averaging, rate), self.like.dtype)
+            adaptation = adaptation._replace(averaging=averaging, step_size=jnp.exp(averaging.log_step_size))
+        if adaptation.covariance is not None:
+            adaptation = lax.cond(
+                self.ends_window(iteration), lambda a: agree(self._close_window(a)), lambda a: a, adaptation
+            )
+        if adaptation.averaging is not None:
+            settled = adaptation._replace(step_size=jnp.exp(adaptation.averaging.log_step_size_avg))
+            is_last = iteration == self.schedule.length - 1
+            adaptation = jax.tree.map(lambda new, old: jnp.where(is_last, new, old), settled, adaptation)
+        return adaptation
+
+    def _close_window(self, adaptation: Adaptation) -> Adaptation:
+        """The mass matrix of the window; the step size starts anew from its average."""
+        covariance = _cast(self._mass_matrix()[2](adaptation.covariance), self.like.dtype)
+        adaptation = adaptation._replace(inverse_mass_matrix=covariance.inverse_mass_matrix, covariance=covariance)
+        if adaptation.averaging is None:
+            return adaptation
+        start, _, final = self._dual_averaging()
+        averaging = _cast(start(final(adaptation.averaging)), self.like.dtype)
+        return adaptation._replace(averaging=averaging, step_size=jnp.exp(averaging.log_step_size))
+
+    # BlackJAX is imported where something is adapted, and nowhere else.
+
+    def _dual_averaging(self) -> tuple[Callable, Callable, Callable]:
+        from blackjax.adaptation.step_size import dual_averaging_adaptation
+
+        return dual_averaging_adaptation(self.target_acceptance)
+
+    def _mass_matrix(self) -> tuple[Callable, Callable, Callable]:
+        from blackjax.adaptation.mass_matrix import mass_matrix_adaptation
+
+        return mass_matrix_adaptation(is_diagonal_matrix=not self.dense)
+
+
+def full_mass(inverse_mass: Any, like: Vector) -> jax.Array:
+    """M⁻¹ as a vector or a matrix: None is the identity, a number stands for all."""
+    if inverse_mass is None:
+        return jnp.ones_like(like)
+    inverse_mass = jnp.asarray(inverse_mass, like.dtype)
+    return jnp.broadcast_to(inverse_mass, like.shape) if inverse_mass.ndim == 0 else inverse_mass
+
+
+def tunes(step_size: Any, inverse_mass_matrix: Any) -> bool:
+    """Whether a warm-up has anything to find."""
+    return step_size is None or inverse_mass_matrix is None
+
+
+def schedule_of(
+    sampler: str,
+    step_size: Any,
+    inverse_mass_matrix: Any,
+    num_warmup: int,
+    shares: tuple[float, float, float] | None = None,
+) -> Schedule:
+    """When a sampler with these settings is tuned; refuses one without a step size and without a warm-up to find it."""
+    if step_size is None and num_warmup == 0:
+        raise ValueError(
+            f"{sampler}: the step size is found during warm-up, and num_warmup = 0. Write num_warmup=500, or give "
+            f"cs.{sampler}(step_size=...)."
+        )
+    return Schedule.of(num_warmup if tunes(step_size, inverse_mass_matrix) else 0, shares)
+
+
+def _cast(tree: Any, dtype: Any) -> Any:
+    """Arrays of the model's dtype: BlackJAX makes its own of the default one."""
+
+    def cast(leaf: Any) -> jax.Array:
+        array = jnp.asarray(leaf)
+        return array.astype(dtype if jnp.issubdtype(array.dtype, jnp.floating) else int)
+
+    return jax.tree.map(cast, tree)

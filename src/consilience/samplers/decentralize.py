@@ -1,0 +1,100 @@
+"""`decentralize`: any kernel written for one machine, run by a network."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from .._types import LogDensity, Vector
+from ..consensus import Neighbors
+from ..network import Network
+from .base import Kernel
+from .replicated import Algorithm, network_logdensity, replicated_kernel
+from .settings import register_settings, static
+
+KernelBuilder = Callable[[LogDensity], Any]
+
+
+@register_settings
+@dataclass(frozen=True, eq=False)
+class Decentralized:
+    """A kernel for one machine, run by all agents on the sum of their log densities; made by `cs.decentralize`."""
+
+    kernel_builder: KernelBuilder = static(None)
+    evaluations: Callable[[Any], Any] | None = static(None)
+    name: str = static("decentralized")
+    bias: str | None = static(None)
+
+    replicated = True
+    common_noise = True
+
+    def resolve(self, network: Network, dimension: int, num_warmup: int = 0) -> Decentralized:
+        return self
+
+    def build(self, logdensity: LogDensity, neighbors: Neighbors, like: Vector) -> Kernel:
+        kernel = self.kernel_builder(network_logdensity(logdensity, neighbors))
+        for method in ("init", "step"):
+            if not callable(getattr(kernel, method, None)):
+                raise TypeError(
+                    f"cs.decentralize: the builder returned a {type(kernel).__name__} without {method}(). It must "
+                    f"return BlackJAX's pair, for example lambda logdensity: blackjax.mala(logdensity, 0.1)."
+                )
+        algorithm = Algorithm(
+            lambda position: _first_state(kernel, position),
+            lambda key, state, _: kernel.step(key, state),
+            self.evaluations or _integration_steps,
+        )
+        return replicated_kernel(algorithm, neighbors, adaptation=None)
+
+
+def decentralize(
+    kernel_builder: KernelBuilder,
+    *,
+    name: str = "decentralized",
+    evaluations: Callable[[Any], Any] | None = None,
+    bias: str | None = None,
+) -> Decentralized:
+    """Any Metropolis-adjusted kernel written for one machine, as a sampler over a network.
+
+    Every agent runs the kernel on log π = Σ_i ℓ_i, value and gradient by one exact consensus, with the same key: all
+    hold the same chain, and it is the kernel's own, whatever that leaves invariant. No agent sees another's data.
+
+        cs.decentralize(lambda logdensity: blackjax.dynamic_hmc(logdensity, 0.1, np.ones(3)))
+
+    **Known bias**: the kernel's own; none for BlackJAX's Metropolis-adjusted ones. Where there is one, `bias=` says it.
+
+    Args:
+      kernel_builder: `kernel_builder(logdensity)` returns a pair `init(position)`, `step(key, state)`, as BlackJAX's
+        algorithms are, with a `position` in its state. Parameters come as one vector.
+      name: what tables show.
+      evaluations: `evaluations(info)` says how often a step evaluated the log density or its gradient: that is what it
+        costs. Left out, the info's `num_integration_steps`, or one where there is none.
+      bias: what the kernel samples instead of the posterior, in a sentence, for the summary.
+    """
+    if not callable(kernel_builder):
+        raise TypeError(
+            f"cs.decentralize takes a function of the log density, this is a {type(kernel_builder).__name__}. Write "
+            f"cs.decentralize(lambda logdensity: blackjax.mala(logdensity, 0.1))."
+        )
+    return Decentralized(kernel_builder, evaluations, name, bias)
+
+
+def _first_state(kernel: Any, position: Vector) -> Any:
+    """`kernel.init(position)`; some of BlackJAX's want a key as well, and any will do."""
+    wants_key = len(inspect.signature(kernel.init).parameters) > 1
+    state = kernel.init(position, jax.random.key(0)) if wants_key else kernel.init(position)
+    if not hasattr(state, "position"):
+        raise TypeError(
+            f"cs.decentralize: the kernel's state is a {type(state).__name__} without a `position`, which is what a "
+            f"run keeps. Name the field so."
+        )
+    return state
+
+
+def _integration_steps(info: Any) -> Any:
+    return jnp.asarray(getattr(info, "num_integration_steps", 1), jnp.int32)

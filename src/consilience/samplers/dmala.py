@@ -1,0 +1,214 @@
+"""`dmala`: gradient-tracking decentralized MALA, corrected."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from .._checks import whole_number
+from .._types import Count, Flag, Key, LogDensity, Number, Scalar, Vector
+from ..consensus import Neighbors
+from ..network import Averaging, Network, averaging, averaging_with
+from .adaptation import ONE_STEP_SHARES, Adaptation, Schedule, WindowAdaptation, schedule_of
+from .base import Kernel
+from .mass import check_mass, check_mass_dimension, kinetic_energy, momentum_of, velocity
+from .metropolis import MetropolisNoise, metropolis_noise
+from .settings import check_positive, check_probability, register_settings, static
+
+ANCHOR_EVERY = 1000  # iterations
+LARGEST_CONTRACTION = 0.13  # up to which no bias was seen on any network tried
+
+
+class DMALAState(NamedTuple):
+    position: Vector  # ω_i
+    gradient: Vector  # g_i, the tracked network mean of the ∇ℓ_j
+    local_value: Scalar  # ℓ_i(ω_i)
+    local_gradient: Vector  # ∇ℓ_i(ω_i)
+    adaptation: Adaptation
+    iteration: Count
+
+
+class DMALAInfo(NamedTuple):
+    acceptance_rate: Scalar
+    is_accepted: Flag
+    step_size: Scalar
+
+
+@register_settings
+@dataclass(frozen=True, eq=False)
+class DMALA:
+    """Gradient-tracking MALA over gossip: the paper's idea with its drift, its energy and its decisions put right.
+
+    All agents draw the same momentum p ~ N(0, M) and u; one leapfrog step of ε = `step_size`, A the averaging of
+    `rounds` rounds:
+
+        p½ = p + ½ε m g_i ;            ω*_i = [A (ω + ε M⁻¹ p½)]_i
+        g*_i = [A (g + ∇ℓ(ω*) - ∇ℓ(ω))]_i ;      p*_i = p½ + ½ε m g*_i
+        log ρ = Σ_i [ℓ_i(ω*_i) - ℓ_i(ω_i)] - ½ mean_i (p*_iᵀM⁻¹p*_i - pᵀM⁻¹p)                 energy="exact"
+        log ρ = -(ε²/8) m² mean_i (g*_iᵀM⁻¹g*_i - g_iᵀM⁻¹g_i)                                energy="trapezoid"
+        accepted by all if log ρ ≥ log u, by none otherwise; then (ω, g, ∇ℓ) stay as they were everywhere
+
+    g starts at the exact mean of the ∇ℓ_i, by one sum over the tree: started at the agents' own gradients it would stay
+    there until a proposal made with them is accepted. Every thousand iterations it is set to that mean again, because
+    rounding moves Σ g_i away from Σ ∇ℓ_i.
+
+    **Known bias.** Averaging by gossip leaves the agents slightly apart, so the step is reversible only nearly: with
+    `rounds="auto"` variances come out within a few percent. The trapezoid rule for the energy, which needs gradients
+    alone, is moreover exact for Gaussian posteriors only. On a network that can keep a spanning tree, `cs.mala` is
+    exact and sends less; this one asks for nothing but neighbours, save for one number an iteration.
+
+    An iteration costs 2·rounds rounds of gossip with a vector each, the exact sum of a number, and a flooded decision.
+
+    Args:
+      step_size: ε. None: found during warm-up.
+      inverse_mass_matrix: M⁻¹: a number, a vector or a matrix. None: a diagonal, found during warm-up, the same on all
+        agents: they average what their draws say at the end of each window.
+      rounds: of each averaging. "auto": the fewest of a Chebyshev polynomial that shrinks disagreement to a tenth, and
+        of the polynomial that ends it altogether. A number: the best that at most so many rounds can do, with a warning
+        where that is too little.
+      energy: "exact", or "trapezoid".
+      target_acceptance: what the step size is tuned for.
+    """
+
+    step_size: Number | None = None
+    inverse_mass_matrix: Any = None
+    _: KW_ONLY
+    target_acceptance: Number = 0.65
+    schedule: Schedule = field(default=Schedule(0), repr=False)  # this and two more: by `resolve`
+    factors: Any = field(default=None, repr=False)
+    contraction: Number | None = field(default=None, repr=False)
+    rounds: int | str = static("auto")
+    energy: str = static("exact")
+
+    name = "dmala"
+    replicated = False
+    common_noise = True
+
+    @property
+    def bias(self) -> str:
+        left = "" if self.contraction is None else f" (here {self.contraction:.2g} of the disagreement is left)"
+        text = f"approximate: its averages are by gossip{left}, so that its steps are reversible only nearly."
+        if self.energy == "trapezoid":
+            text += " Its trapezoid energy is biased wherever the posterior is not Gaussian."
+        return text
+
+    def __post_init__(self) -> None:
+        if self.step_size is not None:
+            check_positive(self.name, step_size=self.step_size)
+        check_probability(self.name, target_acceptance=self.target_acceptance)
+        if self.rounds != "auto":
+            whole_number(f'{self.name}: rounds (a number, or "auto")', self.rounds, 1)
+        if self.energy not in ("exact", "trapezoid"):
+            raise ValueError(f'{self.name}: energy = {self.energy!r} is neither "exact" nor "trapezoid".')
+        object.__setattr__(self, "inverse_mass_matrix", check_mass(self.name, self.inverse_mass_matrix))
+
+    def resolve(self, network: Network, dimension: int, num_warmup: int = 0) -> DMALA:
+        check_mass_dimension(self.name, self.inverse_mass_matrix, dimension)
+        auto = isinstance(self.rounds, str)
+        chosen = averaging(network) if auto else averaging_with(network, int(self.rounds))
+        if chosen.contraction > LARGEST_CONTRACTION:
+            self._warn_of_too_few(network, chosen)
+        schedule = schedule_of(self.name, self.step_size, self.inverse_mass_matrix, num_warmup, ONE_STEP_SHARES)
+        return replace(
+            self,
+            schedule=schedule,
+            factors=jnp.asarray(chosen.factors, dtype=float),
+            contraction=float(chosen.contraction),
+        )
+
+    def _warn_of_too_few(self, network: Network, chosen: Averaging) -> None:
+        enough = averaging(network).rounds
+        warnings.warn(
+            f"dmala: rounds = {self.rounds} shrink the agents' disagreement to δ = {chosen.contraction:.2g} of what it "
+            f"was, and only up to {LARGEST_CONTRACTION} is known to be harmless: expect bias and few acceptances. Use "
+            f'rounds={enough} or more here, which is what rounds="auto" takes.',
+            stacklevel=4,
+        )
+
+    def build(self, logdensity: LogDensity, neighbors: Neighbors, like: Vector) -> Kernel:
+        size = neighbors.size
+        value_and_gradient = jax.value_and_grad(logdensity)
+        tuning = WindowAdaptation(
+            self.schedule, self.target_acceptance, self.step_size, self.inverse_mass_matrix, False, like
+        )
+
+        def average(x: Vector) -> Vector:
+            return neighbors.average(x, self.factors)
+
+        def init(position: Vector) -> DMALAState:
+            value, gradient = value_and_gradient(position)
+            mean = neighbors.total(gradient) / size
+            return DMALAState(position, mean, value, gradient, tuning.init(), jnp.zeros((), jnp.int32))
+
+        def noise(key: Key) -> MetropolisNoise:
+            return metropolis_noise(key, None, like)  # of mass one: the mass is a matter of the state
+
+        def move(noise: MetropolisNoise, state: DMALAState) -> tuple[DMALAState, DMALAInfo]:
+            step_size, mass = state.adaptation.step_size, state.adaptation.inverse_mass_matrix
+            p = momentum_of(noise.momentum, mass)
+            half = p + 0.5 * step_size * size * state.gradient
+            position = average(state.position + step_size * velocity(mass, half))
+            value, local_gradient = value_and_gradient(position)
+            gradient = average(state.gradient + local_gradient - state.local_gradient)
+
+            if self.energy == "exact":
+                proposed = half + 0.5 * step_size * size * gradient
+                kinetic = kinetic_energy(mass, proposed) - kinetic_energy(mass, p)
+                part = value - state.local_value - kinetic / size
+            else:
+                squares = kinetic_energy(mass, gradient) - kinetic_energy(mass, state.gradient)
+                part = -0.25 * step_size**2 * size * squares
+            log_ratio = neighbors.total(part)
+            log_ratio = jnp.where(jnp.isnan(log_ratio), -jnp.inf, jnp.minimum(log_ratio, 0.0))  # NaN: off the support
+            # The sum is the same everywhere, but log u is each agent's own computation: one bit decides for all.
+            is_accepted = neighbors.all(log_ratio >= noise.log_uniform)
+
+            proposal = DMALAState(position, gradient, value, local_gradient, state.adaptation, state.iteration)
+            moved = jax.tree.map(lambda new, old: jnp.where(is_accepted, new, old), proposal, state)
+            info = DMALAInfo(jnp.exp(log_ratio), is_accepted, step_size)
+            moved = moved._replace(
+                gradient=anchored(moved, state.iteration), adaptation=tune(state, moved.position, info.acceptance_rate)
+            )
+            return moved._replace(iteration=state.iteration + 1), info
+
+        def anchored(state: DMALAState, iteration: Count) -> Vector:
+            """g, now and then set to the exact mean: rounding makes Σ g_i walk away from Σ ∇ℓ_i."""
+            anchoring = neighbors.repeated()
+
+            def exact_mean(local_gradient: Vector) -> Vector:
+                with anchoring:
+                    return neighbors.total(local_gradient) / size
+
+            is_due = (iteration + 1) % ANCHOR_EVERY == 0
+            gradient = lax.cond(is_due, exact_mean, lambda _: state.gradient, state.local_gradient)
+            anchoring.times(is_due.astype(jnp.int32))
+            return gradient
+
+        def tune(state: DMALAState, position: Vector, acceptance_rate: Scalar) -> Adaptation:
+            if not tuning.tunes:
+                return state.adaptation
+            agreement = neighbors.repeated()
+
+            def agree(found: Adaptation) -> Adaptation:
+                """The mean of the agents' masses, and the root's step size."""
+                with agreement:
+                    mass = neighbors.total(found.inverse_mass_matrix) / size
+                    (step_size, averaging), _ = neighbors.follow_root((found.step_size, found.averaging), ())
+                return found._replace(step_size=step_size, inverse_mass_matrix=mass, averaging=averaging)
+
+            is_warming_up = tuning.is_warming_up(state.iteration)
+            adaptation = lax.cond(
+                is_warming_up,
+                lambda old: tuning.update(old, state.iteration, position, acceptance_rate, agree),
+                lambda old: old,
+                state.adaptation,
+            )
+            agreement.times((is_warming_up & tuning.ends_window(state.iteration)).astype(jnp.int32))
+            return adaptation
+
+        return Kernel(init, noise, move)

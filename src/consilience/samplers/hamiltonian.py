@@ -1,0 +1,197 @@
+"""`nuts`, `hmc`, `mala`: BlackJAX's Hamiltonian kernels on the network's log density, exact and self-tuning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any, ClassVar, TypeVar
+
+import jax
+import jax.numpy as jnp
+
+from .._checks import whole_number
+from .._types import Key, LogDensity, Number, Scalar, Vector
+from ..consensus import Neighbors
+from ..network import Network
+from .adaptation import ONE_STEP_SHARES, Schedule, WindowAdaptation, schedule_of
+from .base import Kernel
+from .mass import check_mass, check_mass_dimension
+from .replicated import Algorithm, network_logdensity, replicated_kernel
+from .settings import check_flag, check_positive, check_probability, real_number, register_settings, static
+
+S = TypeVar("S", bound="Hamiltonian")
+
+
+@dataclass(frozen=True, eq=False)
+class Hamiltonian:
+    """What the three share: settings, warm-up, one chain on all agents."""
+
+    step_size: Number | None = None
+    inverse_mass_matrix: Any = None
+    _: KW_ONLY
+    target_acceptance: Number = 0.8
+    schedule: Schedule = field(default=Schedule(0), repr=False)  # filled in by `resolve`
+    dense_mass: bool = static(False)
+
+    name = "hamiltonian"
+    shares: ClassVar[tuple[float, float, float] | None] = None  # of the warm-up's windows
+    bias = None
+    replicated = True
+    common_noise = True
+
+    def __post_init__(self) -> None:
+        if self.step_size is not None:
+            check_positive(self.name, step_size=self.step_size)
+        check_probability(self.name, target_acceptance=self.target_acceptance)
+        check_flag(self.name, dense_mass=self.dense_mass)
+        object.__setattr__(self, "inverse_mass_matrix", check_mass(self.name, self.inverse_mass_matrix))
+
+    def resolve(self: S, network: Network, dimension: int, num_warmup: int = 0) -> S:
+        check_mass_dimension(self.name, self.inverse_mass_matrix, dimension)
+        schedule = schedule_of(self.name, self.step_size, self.inverse_mass_matrix, num_warmup, self.shares)
+        return replace(self, schedule=schedule)
+
+    def build(self, logdensity: LogDensity, neighbors: Neighbors, like: Vector) -> Kernel:
+        from blackjax.mcmc import hmc
+
+        everyone = network_logdensity(logdensity, neighbors)
+        step = self.step()
+        algorithm = Algorithm(
+            lambda position: hmc.init(position, everyone),
+            lambda key, state, found: step(key, state, everyone, found.step_size, found.inverse_mass_matrix),
+            self.evaluations,
+        )
+        adaptation = WindowAdaptation(
+            self.schedule, self.target_acceptance, self.step_size, self.inverse_mass_matrix, self.dense_mass, like
+        )
+        return replicated_kernel(algorithm, neighbors, adaptation)
+
+    def step(self) -> Callable:
+        """BlackJAX's kernel(key, state, logdensity, step_size, inverse_mass_matrix)."""
+        raise NotImplementedError
+
+    def evaluations(self, info: Any) -> jax.Array:
+        return jnp.asarray(info.num_integration_steps, jnp.int32)
+
+
+@register_settings
+@dataclass(frozen=True, eq=False)
+class NUTS(Hamiltonian):
+    """The No-U-Turn sampler (Hoffman and Gelman 2014; BlackJAX's multinomial, iterative variant), decentralized.
+
+    Every agent runs it on log π = Σ_i ℓ_i, value and gradient by one exact consensus over the tree for every leapfrog
+    step, with the same key: all hold one chain, which is the chain that NUTS would draw from the pooled data.
+
+    **Known bias**: none.
+
+    During the warm-up, dual averaging finds the step size and windows of draws the mass matrix (BlackJAX's window
+    adaptation, which is Stan's). A setting that is given is not adapted.
+
+    Args:
+      step_size: ε of the leapfrog steps.
+      inverse_mass_matrix: M⁻¹: a number, a vector or a matrix.
+      target_acceptance: what the step size is tuned for.
+      dense_mass: adapt a full mass matrix, not a diagonal.
+      max_num_doublings: the longest trajectory has 2 to the power of it leapfrog steps.
+    """
+
+    _: KW_ONLY
+    max_num_doublings: int = static(10)
+
+    name = "nuts"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole_number(f"{self.name}: max_num_doublings", self.max_num_doublings, 1, 20)
+
+    def step(self) -> Callable:
+        from blackjax.mcmc import nuts
+
+        kernel = nuts.build_kernel()
+        return lambda *args: kernel(*args, max_num_doublings=self.max_num_doublings)
+
+    def evaluations(self, info: Any) -> jax.Array:
+        """By doublings: the k-th has 2^k steps, the last one what is left. Chains double side by side."""
+        doubling = jnp.arange(self.max_num_doublings)
+        full = 2**doubling
+        last = info.num_trajectory_expansions - 1
+        left = info.num_integration_steps - (2**last - 1)
+        steps = jnp.where(doubling < last, full, jnp.where(doubling == last, left, 0))
+        return steps.astype(jnp.int32)
+
+
+@register_settings
+@dataclass(frozen=True, eq=False)
+class HMC(Hamiltonian):
+    """Hamiltonian Monte Carlo with L = `num_integration_steps` leapfrog steps (BlackJAX's), decentralized.
+
+    As `cs.nuts` otherwise: exact, one chain on all agents, one consensus for every leapfrog step, warm-up by window
+    adaptation. **Known bias**: none.
+
+    Every iteration's step is ε(1 + jU), U uniform on [-1, 1], j = `step_size_jitter`: trajectories of one length only
+    come back to where they started wherever that length is a period of the motion (Neal 2011), and do not mix there.
+
+    Args:
+      step_size: ε.
+      step_size_jitter: j, from 0 up to but not including 1.
+      inverse_mass_matrix: M⁻¹: a number, a vector or a matrix.
+      num_integration_steps: L.
+      target_acceptance: what the step size is tuned for.
+      dense_mass: adapt a full mass matrix, not a diagonal.
+    """
+
+    _: KW_ONLY
+    step_size_jitter: Number = 0.2
+    num_integration_steps: int = static(10)
+
+    name = "hmc"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole_number(f"{self.name}: num_integration_steps", self.num_integration_steps, 1)
+        jitter = real_number(self.step_size_jitter)
+        if jitter is None or not 0 <= jitter < 1:
+            raise ValueError(f"{self.name}: step_size_jitter = {self.step_size_jitter!r} must be from 0 up to 1.")
+
+    def step(self) -> Callable:
+        from blackjax.mcmc import hmc
+
+        kernel = hmc.build_kernel()
+
+        def step(key: Key, state: Any, logdensity: LogDensity, step_size: Scalar, inverse_mass: Any) -> Any:
+            for_jitter, for_step = jax.random.split(key)
+            uniform = jax.random.uniform(for_jitter, dtype=step_size.dtype, minval=-1.0)
+            jittered = step_size * (1 + jnp.asarray(self.step_size_jitter, step_size.dtype) * uniform)
+            return kernel(for_step, state, logdensity, jittered, inverse_mass, self.num_integration_steps)
+
+        return step
+
+
+@register_settings
+@dataclass(frozen=True, eq=False)
+class MALA(Hamiltonian):
+    """The Metropolis-adjusted Langevin algorithm, decentralized: Hamiltonian Monte Carlo with one leapfrog step.
+
+        p ~ N(0, M) ;   ω* = ω + εM⁻¹(p + ½ε∇log π(ω)) ;   accepted by the exact energy
+
+    One consensus an iteration. As `cs.nuts` otherwise. **Known bias**: none. In Langevin's notation its step is ½ε²
+    (BlackJAX's `mala` takes that, and has no mass matrix).
+
+    Args:
+      step_size: ε.
+      inverse_mass_matrix: M⁻¹: a number, a vector or a matrix.
+      target_acceptance: what the step size is tuned for; 0.57 is best for many parameters.
+      dense_mass: adapt a full mass matrix, not a diagonal.
+    """
+
+    _: KW_ONLY
+    target_acceptance: Number = 0.57
+
+    name = "mala"
+    shares = ONE_STEP_SHARES
+
+    def step(self) -> Callable:
+        from blackjax.mcmc import hmc
+
+        kernel = hmc.build_kernel()
+        return lambda *args: kernel(*args, num_integration_steps=1)

@@ -1,0 +1,182 @@
+"""One chain, held by all agents: what turns a kernel for one machine into one for a network.
+
+Every agent has the same key, the same start, and a log density that is the sum over the network:
+
+    log π(ω) = Σ_i ℓ_i(ω) ,    ∇ log π(ω) = Σ_i ∇ℓ_i(ω) ,    both by one exact consensus of (ℓ_i, ∇ℓ_i).
+
+So every agent computes the same chain, and it is exactly the chain that one machine with all data would compute.
+Exactness hangs on the copies staying alike, and rounding is the enemy: agents on different hardware compute the same
+sums and still round differently. Therefore
+
+- sums go over a tree, which gives every agent the same bits;
+- every iteration ends with the root's state on all agents, so that differences never build up;
+- the agents' decisions and a digest of their positions are compared. Where they differ, some agent's trajectory took
+  another turn, its sums were of densities at different points, and all redo the iteration from its agreed start with a
+  fresh key. That is counted: `redone`. Agents that never agree stay where they were, `out_of_step`, and a run stops.
+
+They are compared at the end of an iteration, which is enough where no agent waits for another inside of one. A runtime
+whose agents do must put iteration, step and digest on every message.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from .._types import Count, Flag, Key, LogDensity, Scalar, Vector
+from ..consensus import Neighbors
+from .adaptation import Adaptation, WindowAdaptation
+from .base import Kernel
+
+MOST_ATTEMPTS = 5
+GOLDEN_ANGLE = np.pi * (3 - np.sqrt(5))
+# Of BlackJAX's infos: what a run keeps, where the kernel has it.
+KEPT = ("acceptance_rate", "is_accepted", "is_divergent", "num_integration_steps", "num_trajectory_expansions")
+DECISIONS = ("is_accepted", "is_divergent", "num_integration_steps", "num_trajectory_expansions")
+
+
+class ReplicatedState(NamedTuple):
+    inner: Any  # the kernel's own state
+    adaptation: Any  # an Adaptation, or None where nothing can be tuned
+    iteration: Count
+
+    @property
+    def position(self) -> Any:
+        return self.inner.position
+
+
+class Algorithm(NamedTuple):
+    """A kernel for one machine, as BlackJAX has them, with what a warm-up may tune as an argument of its step."""
+
+    init: Callable[[Vector], Any]
+    step: Callable[[Key, Any, Any], tuple[Any, Any]]  # (key, state, Adaptation)
+    evaluations: Callable[[Any], jax.Array]  # how often an info's step evaluated the log density, by stages
+
+
+def network_logdensity(local: LogDensity, neighbors: Neighbors) -> LogDensity:
+    """Σ_i ℓ_i: its value and its gradient come from one consensus."""
+
+    @jax.custom_vjp
+    def logdensity(w: Vector) -> Scalar:
+        return neighbors.total(local(w))
+
+    def forward(w: Vector) -> tuple[Scalar, Vector]:
+        return neighbors.total(jax.value_and_grad(local)(w))
+
+    def backward(gradient: Vector, cotangent: Scalar) -> tuple[Vector]:
+        return (cotangent * gradient,)
+
+    logdensity.defvjp(forward, backward)
+    return logdensity
+
+
+def replicated_kernel(algorithm: Algorithm, neighbors: Neighbors, adaptation: WindowAdaptation | None) -> Kernel:
+    """The kernel that every agent runs alike."""
+
+    def init(position: Vector) -> ReplicatedState:
+        once = neighbors.repeated()
+        with once:  # a kernel may ask for values alone, which jax traces apart
+            inner = algorithm.init(position)
+        once.times(1)
+        first = None if adaptation is None else adaptation.init()
+        return ReplicatedState(inner, first, jnp.zeros((), jnp.int32))
+
+    def noise(key: Key) -> Key:
+        return key  # the kernel draws as it goes
+
+    def move(key: Key, state: ReplicatedState) -> tuple[ReplicatedState, Any]:
+        evaluation, alignment, warming = (neighbors.repeated() for _ in range(3))
+
+        def attempt(carry: Attempt) -> Attempt:
+            with evaluation:
+                inner, info = algorithm.step(jax.random.fold_in(key, carry.number), state.inner, state.adaptation)
+            evaluated = carry.evaluated + algorithm.evaluations(info)
+            kept = _scalars(info)
+            with alignment:
+                moved = inner.position - state.position
+                (inner, kept), apart = neighbors.follow_root((inner, kept), _digest(moved, kept))
+            return Attempt(carry.number + 1, evaluated, inner, kept, _is_in_step(apart, inner.position, state.position))
+
+        with evaluation:
+            shape = jax.eval_shape(
+                lambda k, s: _outcome(algorithm, *algorithm.step(k, s.inner, s.adaptation)), key, state
+            )
+        nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shape)
+        # A loop even for the first attempt: the kernel is compiled once.
+        done = lax.while_loop(
+            lambda carry: ~carry.is_in_step & (carry.number < MOST_ATTEMPTS),
+            attempt,
+            nothing._replace(inner=state.inner),
+        )
+        agreed = jax.tree.map(lambda new, old: jnp.where(done.is_in_step, new, old), done.inner, state.inner)
+        evaluation.times(done.evaluated)
+        alignment.times(done.number)
+
+        adapted = state.adaptation
+        if adaptation is not None and adaptation.tunes:
+
+            def warm_up(old: Adaptation) -> Adaptation:
+                new = adaptation.update(old, state.iteration, agreed.position, done.info["acceptance_rate"])
+                with warming:
+                    return neighbors.follow_root(new, ())[0]
+
+            is_warming_up = adaptation.is_warming_up(state.iteration)
+            adapted = lax.cond(is_warming_up, warm_up, lambda old: old, state.adaptation)
+            warming.times(is_warming_up.astype(jnp.int32))
+        info = {**done.info, "redone": done.number > 1, "out_of_step": ~done.is_in_step}
+        if adaptation is not None:
+            info["step_size"] = state.adaptation.step_size
+        return ReplicatedState(agreed, adapted, state.iteration + 1), _info(info)
+
+    return Kernel(init, noise, move)
+
+
+class Attempt(NamedTuple):
+    number: Count
+    evaluated: jax.Array
+    inner: Any
+    info: dict[str, jax.Array]
+    is_in_step: Flag
+
+
+def _outcome(algorithm: Algorithm, inner: Any, info: Any) -> Attempt:
+    return Attempt(jnp.int32(0), algorithm.evaluations(info), inner, _scalars(info), jnp.array(False))
+
+
+def _scalars(info: Any) -> dict[str, jax.Array]:
+    return {name: jnp.asarray(getattr(info, name)) for name in KEPT if hasattr(info, name)}
+
+
+def _info(values: dict[str, jax.Array]) -> Any:
+    """A NamedTuple of scalars, as every sampler's info is."""
+    return _info_type(tuple(values))(**values)
+
+
+@cache
+def _info_type(names: tuple[str, ...]) -> Any:
+    return namedtuple("ReplicatedInfo", names)
+
+
+def _digest(moved: Vector, info: dict[str, jax.Array]) -> tuple[Scalar, dict[str, jax.Array]]:
+    """A few numbers that differ between agents whose iterations took different turns: the way that ω has `moved`,
+    projected on a fixed direction without symmetries, and the decisions.
+    """
+    direction = jnp.cos(jnp.arange(len(moved)) * GOLDEN_ANGLE).astype(moved.dtype)
+    decisions = {name: info[name].astype(jnp.int32) for name in DECISIONS if name in info}
+    return jnp.vdot(direction, moved), {**decisions, "is_finite": jnp.isfinite(moved).all().astype(jnp.int32)}
+
+
+def _is_in_step(apart: tuple[Scalar, dict[str, jax.Array]], position: Vector, before: Vector) -> Flag:
+    """Decisions alike, and moves but for rounding: half of their digits, and the last few of the position's."""
+    distance, decisions = apart
+    rounding = float(np.finfo(position.dtype).eps)
+    allowed = np.sqrt(rounding) * jnp.abs(position - before).sum() + 16 * rounding * jnp.abs(position).sum()
+    is_close = ~(distance > allowed)  # true of NaN: where all agents have that, they are in step
+    return jnp.stack([is_close, *(value == 0 for value in decisions.values())]).all()

@@ -4,8 +4,8 @@ The floor is the derivatives alone: the gradient of every agent's log density (f
 product; for `centralized_hmc`, with the value and on the pooled data), written by hand with nothing around them but a
 loop. (`dmala`, here with one round, computes values too; its floor does not.) It is written twice, because XLA's CPU
 code for it depends on it: as one `vmap` over agents, which is what the targets are for, and with the axis of one chain
-that the runtime has too, which XLA compiles better. A ratio of 0.8 means that a fifth of the time goes into noise, mixing, accepting and keeping draws; above 1 means that the floor itself
-was compiled worse than the sampler.
+that the runtime has too, which XLA compiles better. A ratio of 0.8 means that a fifth of the time goes into noise,
+mixing, accepting and keeping draws; above 1 means that the floor itself was compiled worse than the sampler.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ import argparse
 import textwrap
 from pathlib import Path
 
-from consilience.experiments import theory as experiment
-from consilience.experiments.theory import Outcome, table, theory
+from consilience.experiments import theory_target
+from consilience.experiments.theory import MARGIN, Outcome, table, theory
 from consilience.experiments.theory_figure import theory_figure
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -43,7 +43,7 @@ def page(outcome: Outcome) -> str:
     slope = {name: f"{curve.slope.value:z.2f}" for name, curve in curves.items()}
     g_distance, aleph_distance = slope["stacked to average, gradient"], slope["stacked to average, curvature"]
     differing = curves["decisions differ"].values
-    margin, agents = experiment.MARGIN, experiment.AGENTS
+    margin, agents = MARGIN, theory_target.AGENTS
     groups = scale.groups
     return "\n\n".join(
         [
@@ -108,9 +108,9 @@ def page(outcome: Outcome) -> str:
             "\n".join(
                 filled(item, "- ")
                 for item in (
-                    f"""Target: Bayesian logistic regression with {experiment.DIMENSION} parameters, {agents} agents
-                    with {experiment.EXAMPLES} examples each around places of their own, prior precision
-                    {experiment.PRIOR_PRECISION:g}. {outcome.network!r}, one round in each iteration, M = I, double
+                    f"""Target: Bayesian logistic regression with {theory_target.DIMENSION} parameters, {agents} agents
+                    with {theory_target.EXAMPLES} examples each around places of their own, prior precision
+                    {theory_target.PRIOR_PRECISION:g}. {outcome.network!r}, one round in each iteration, M = I, double
                     precision.""",
                     f"""Chains: agents ω (Algorithm 1) and their average ω̄; stacked ω̃, all agents at one point,
                     averaged after every step, published ratio; centralized ω̂, the same with exact energies. They

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from consilience.experiments import theory as experiment
+from consilience.experiments import theory_chains, theory_ratios, theory_target
 from consilience.experiments.theory import CLAIMS, Claim, Curve, Scale, fit, table, theory
 from consilience.experiments.theory_figure import theory_figure
 from consilience.network import Network
@@ -47,12 +47,12 @@ def quadratic(z, w, p):
 
 
 def prior(z):
-    return experiment.PRIOR_PRECISION * len(z) / (experiment.AGENTS * experiment.EXAMPLES)
+    return theory_target.PRIOR_PRECISION * len(z) / (theory_target.AGENTS * theory_target.EXAMPLES)
 
 
 @pytest.fixture(scope="module")
 def shards():
-    return experiment.examples()
+    return theory_target.examples()
 
 
 def random(*shape, seed=0):
@@ -60,10 +60,10 @@ def random(*shape, seed=0):
 
 
 def test_ratios_are_the_energies_and_formulas_of_numpy(shards):
-    z = shards.reshape(-1, experiment.DIMENSION)
+    z = shards.reshape(-1, theory_target.DIMENSION)
     w, p, step = random(3), random(3, seed=1), 0.07
     with jax.enable_x64():
-        found = experiment.ratios(jnp.asarray(w), jnp.asarray(p), jnp.asarray(step), jnp.asarray(shards))
+        found = theory_ratios.ratios(jnp.asarray(w), jnp.asarray(p), jnp.asarray(step), jnp.asarray(shards))
     g = force(z, w)
     end = p + step * g
     moved = w + step * end
@@ -81,7 +81,7 @@ def test_ratios_are_the_energies_and_formulas_of_numpy(shards):
 
 def test_the_coupled_chains_are_those_of_numpy(shards):
     """Fifteen steps, so large that agents decide differently and reject."""
-    size, dimension, step, horizon = experiment.AGENTS, experiment.DIMENSION, 0.4, 15
+    size, dimension, step, horizon = theory_target.AGENTS, theory_target.DIMENSION, 0.4, 15
     W = Network.ring(size).weights
     momenta = random(horizon, size, dimension)
     log_u = np.log(np.random.default_rng(1).uniform(size=(horizon, size)))
@@ -93,8 +93,8 @@ def test_the_coupled_chains_are_those_of_numpy(shards):
     stacked = centralized = start
     rejected = 0
     with jax.enable_x64():
-        state = experiment.start_coupled(jnp.asarray(start), jnp.asarray(shards))
-        advance = jax.jit(experiment.step_coupled)
+        state = theory_chains.start_coupled(jnp.asarray(start), jnp.asarray(shards))
+        advance = jax.jit(theory_chains.step_coupled)
         for p, u in zip(momenta, log_u, strict=True):
             state, found = advance(state, p, u, step, shards, W)
 
@@ -135,10 +135,10 @@ def test_the_coupled_chains_are_those_of_numpy(shards):
 
 def test_the_distance_after_one_step_sums_over_all_ways_to_differ(shards):
     step = 0.5
-    w, p = random(experiment.DIMENSION), random(*shards.shape[::2], seed=1)
+    w, p = random(theory_target.DIMENSION), random(*shards.shape[::2], seed=1)
     with jax.enable_x64():
-        found = experiment.one_step_distance(jnp.asarray(w), jnp.asarray(p), jnp.asarray(step), jnp.asarray(shards))
-        gradient, _, log_ratios = experiment.together_ratios(
+        found = theory_ratios.one_step_distance(jnp.asarray(w), jnp.asarray(p), jnp.asarray(step), jnp.asarray(shards))
+        gradient, _, log_ratios = theory_ratios.together_ratios(
             jnp.asarray(w), jnp.asarray(p), jnp.asarray(step), jnp.asarray(shards), ("published", "corrected", "exact")
         )
     shifts = step * (p + step * np.asarray(gradient)) / len(shards)
@@ -158,11 +158,11 @@ def test_the_distance_after_one_step_sums_over_all_ways_to_differ(shards):
 
 def test_posterior_draws_satisfy_stein_s_identities(shards):
     """E∇log π = 0 and E[ω_k ∂_k log π] = -1, by z-tests; a second seed where the first fails at level 1e-3."""
-    z = shards.reshape(-1, experiment.DIMENSION)
+    z = shards.reshape(-1, theory_target.DIMENSION)
 
     def p_value(seed):
         with jax.enable_x64():
-            draws = np.asarray(experiment.posterior_draws(jax.random.key(seed), jnp.asarray(shards), 2000))
+            draws = np.asarray(theory_target.posterior_draws(jax.random.key(seed), jnp.asarray(shards), 2000))
         forces = np.stack([force(z, w) for w in draws])
         values = np.concatenate([forces, draws * forces + 1], axis=1)
         scores = values.mean(axis=0) / (values.std(axis=0) / np.sqrt(len(values)))
@@ -174,7 +174,7 @@ def test_posterior_draws_satisfy_stein_s_identities(shards):
 def test_weighted_uniforms_are_uniform():
     runs, horizon, step = 40_000, 3, 0.05
     with jax.enable_x64():
-        log_u, weights = experiment.stratified_log_uniforms(jax.random.key(0), runs, horizon, jnp.asarray(step))
+        log_u, weights = theory_chains.stratified_log_uniforms(jax.random.key(0), runs, horizon, jnp.asarray(step))
     u, weights = np.exp(np.asarray(log_u)), np.asarray(weights)
     assert weights.mean() == pytest.approx(1)
     for rare in (0.003, 0.02, 0.2):
@@ -182,7 +182,7 @@ def test_weighted_uniforms_are_uniform():
         for event, chance in (
             (above[0, :, 0], rare),
             (above[-1, :, -1], rare),
-            (above.any(axis=(0, 2)), 1 - (1 - rare) ** (horizon * experiment.AGENTS)),
+            (above.any(axis=(0, 2)), 1 - (1 - rare) ** (horizon * theory_target.AGENTS)),
             (above[0, :, 1] & above[1, :, 2], rare**2),
         ):
             # weights are at most two, so the variance of weight × event is at most 2 × chance

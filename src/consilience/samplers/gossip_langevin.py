@@ -10,6 +10,7 @@ Averaged over the agents it is a Langevin step of size η/m along ∇U = Σ_i �
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple, TypeVar
@@ -36,7 +37,7 @@ class LangevinNoise(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class GossipLangevin:
+class GossipLangevin(ABC):
     """What the four share: settings, gradients, noise. Each adds its state and its update."""
 
     step_size: Number
@@ -89,13 +90,13 @@ class GossipLangevin:
 
         return Kernel(init, noise, move)
 
+    @abstractmethod
     def start(self, position: Vector, slope: Slope) -> Any:
         """The first state; `slope` is that of all examples."""
-        raise NotImplementedError
 
+    @abstractmethod
     def update(self, state: Any, slope: Slope, normal: Vector, neighbors: Neighbors) -> Any:
         """The next state, but for its iteration."""
-        raise NotImplementedError
 
 
 def _slope(logdensity: LogDensity) -> Slope:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, ClassVar, TypeVar
@@ -23,7 +24,7 @@ S = TypeVar("S", bound="Hamiltonian")
 
 
 @dataclass(frozen=True, eq=False)
-class Hamiltonian:
+class Hamiltonian(ABC):
     """What the three share: settings, warm-up, one chain on all agents."""
 
     step_size: Number | None = None
@@ -66,9 +67,9 @@ class Hamiltonian:
         )
         return replicated_kernel(algorithm, neighbors, adaptation)
 
+    @abstractmethod
     def step(self) -> Callable:
         """BlackJAX's kernel(key, state, logdensity, step_size, inverse_mass_matrix)."""
-        raise NotImplementedError
 
     def evaluations(self, info: Any) -> jax.Array:
         return jnp.asarray(info.num_integration_steps, jnp.int32)

@@ -1,0 +1,228 @@
+"""Theorems 3.2 and 3.3: the agents, the stacked and the centralized chain, coupled by their random numbers."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from .._types import Key, Scalar, Vector
+from .theory_ratios import together_ratios
+from .theory_target import AGENTS, DIMENSION, local_derivatives, starts
+
+RISK = 20.0  # -log ρ/ε² is rarely more than this
+
+
+class Agents(NamedTuple):
+    """Algorithm 1's state over all agents."""
+
+    position: jax.Array  # ω, (agent, dimension)
+    gradient: jax.Array  # g
+    curvature: jax.Array  # ℵ, (agent,)
+    local_gradient: jax.Array
+    local_curvature: jax.Array
+
+
+def start_agents(position: Vector, shards: jax.Array) -> Agents:
+    """All agents at one place, with g = g_loc_prev = ∇ℓ_i there and ℵ = a_loc_prev = 0."""
+    positions = jnp.broadcast_to(position, (len(shards), len(position)))
+    gradient, curvature = local_derivatives(positions, jnp.zeros_like(positions), shards)
+    return Agents(positions, gradient, curvature, gradient, curvature)
+
+
+def step_agents(
+    state: Agents,
+    momenta: jax.Array,
+    log_uniforms: jax.Array,
+    step_size: Scalar,
+    shards: jax.Array,
+    weights: jax.Array,
+    metropolis: bool = True,
+) -> tuple[Agents, jax.Array]:
+    """One iteration of Algorithm 1 with one round, and who accepted."""
+    local_gradient, local_curvature = local_derivatives(state.position, momenta, shards)
+    gradient = weights @ (state.gradient + local_gradient - state.local_gradient)
+    curvature = weights @ (state.curvature + local_curvature - state.local_curvature)
+    proposals = state.position + step_size * (momenta + step_size * gradient)
+    log_ratio = -0.5 * step_size**2 * (curvature + (gradient**2).sum(axis=1))
+    accepted = log_ratio >= log_uniforms if metropolis else jnp.ones(len(shards), bool)
+    position = weights @ jnp.where(accepted[:, None], proposals, state.position)
+    return Agents(position, gradient, curvature, local_gradient, local_curvature), accepted
+
+
+class Together(NamedTuple):
+    """A chain whose agents are all at one point after every step: ω̃ or ω̂."""
+
+    position: Vector
+    gradient: Vector  # g that led there
+    curvature: Scalar  # ℵ
+    accepted: jax.Array  # by whom
+
+
+def step_together(
+    position: Vector,
+    momenta: jax.Array,
+    log_uniforms: jax.Array,
+    step_size: Scalar,
+    shards: jax.Array,
+    ratio: str | None,
+) -> Together:
+    """ω ← the mean over i of ω + ε(p_i + εg) where agent i accepts, and of ω where not. No ratio: all accept."""
+    which = () if ratio is None else (ratio,)
+    gradient, curvature, log_ratios = together_ratios(position, momenta, step_size, shards, which)
+    accepted = jnp.ones(len(shards), bool) if ratio is None else log_ratios[ratio] >= log_uniforms
+    proposals = position + step_size * (momenta + step_size * gradient)
+    moved = jnp.where(accepted[:, None], proposals, position).mean(axis=0)
+    return Together(moved, gradient, curvature, accepted)
+
+
+def disagreement(values: jax.Array) -> Scalar:
+    """The mean over agents of the squared distance to their mean."""
+    return ((values - values.mean(axis=0)) ** 2).sum() / len(values)
+
+
+def noise(key: Key, runs: int) -> tuple[jax.Array, jax.Array]:
+    """p_i and log u_i of one iteration, (run, agent, ...)."""
+    momentum_key, uniform_key = jax.random.split(key)
+    momenta = jax.random.normal(momentum_key, (runs, AGENTS, DIMENSION))
+    return momenta, jnp.log(jax.random.uniform(uniform_key, (runs, AGENTS)))
+
+
+def stratified_log_uniforms(key: Key, runs: int, horizon: int, step_size: Scalar) -> tuple[jax.Array, jax.Array]:
+    """log u, (t, run, agent), and the weights of the runs, with which averages are what plain uniforms give.
+
+    At small ε a proposal is rejected only by u > 1 - δ, δ = RISK ε² or so: hardly any run has a rejection. So every
+    other run is drawn from those with at least one u in that zone, the rest from those with none, and each is weighted
+    by twice its stratum's probability. The first u in the zone has the law of a geometric variable that is cut off.
+    """
+    count = horizon * AGENTS
+    zone = jnp.minimum(0.5, RISK * step_size**2)
+    first_key, zone_key, place_key = jax.random.split(key, 3)
+    none = (1 - zone) ** count
+    first = jnp.floor(jnp.log1p(-jax.random.uniform(first_key, (runs, 1)) * (1 - none)) / jnp.log1p(-zone))
+    first = jnp.minimum(first, count - 1)
+    later = jax.random.uniform(zone_key, (runs, count)) < zone
+    index = jnp.arange(count)
+    risky = jnp.arange(runs) % 2 == 1
+    inside = risky[:, None] & ((index == first) | ((index > first) & later))
+    place = jax.random.uniform(place_key, (runs, count))
+    log_uniforms = jnp.where(inside, jnp.log1p(-zone * place), jnp.log((1 - zone) * place))
+    weights = jnp.where(risky, 2 * (1 - none), 2 * none)
+    return log_uniforms.reshape(runs, horizon, AGENTS).swapaxes(0, 1), weights
+
+
+@partial(jax.jit, static_argnames=("groups", "runs", "horizon"))
+def consensus(
+    key: Key,
+    step_sizes: jax.Array,
+    pool: jax.Array,
+    shards: jax.Array,
+    weights: jax.Array,
+    groups: int,
+    runs: int,
+    horizon: int,
+) -> dict[str, jax.Array]:
+    """Mean squared disagreement of ω, g and ℵ after every step, (ε, t, group), from agreed starts drawn from π."""
+
+    def at(inputs: tuple[Key, Scalar]) -> dict[str, jax.Array]:
+        key, step_size = inputs
+        start_key, key = jax.random.split(key)
+        step = jax.vmap(partial(step_agents, step_size=step_size, shards=shards, weights=weights))
+
+        def iterate(state: Agents, key: Key) -> tuple[Agents, dict[str, jax.Array]]:
+            state, _ = step(state, *noise(key, groups * runs))
+            found = {
+                "position": state.position,
+                "gradient": state.gradient,
+                "curvature": state.curvature[..., None],
+            }
+            squares = {name: jax.vmap(disagreement)(values) for name, values in found.items()}
+            return state, {name: square.reshape(groups, runs).mean(axis=1) for name, square in squares.items()}
+
+        start = jax.vmap(start_agents, (0, None))(starts(start_key, pool, groups * runs), shards)
+        return jax.lax.scan(iterate, start, jax.random.split(key, horizon))[1]
+
+    return jax.lax.map(at, (jax.random.split(key, len(step_sizes)), step_sizes))
+
+
+class Coupled(NamedTuple):
+    """The chains that share p and u. The average ω̄ is that of the agents."""
+
+    agents: Agents
+    stacked: Vector  # ω̃
+    centralized: Vector  # ω̂
+    free_agents: Agents  # without Metropolis steps
+    free_stacked: Vector  # which is ω̂, too, where nothing is rejected
+
+
+def start_coupled(position: Vector, shards: jax.Array) -> Coupled:
+    agents = start_agents(position, shards)
+    return Coupled(agents, position, position, agents, position)
+
+
+def step_coupled(
+    state: Coupled,
+    momenta: jax.Array,
+    log_uniforms: jax.Array,
+    step_size: Scalar,
+    shards: jax.Array,
+    weights: jax.Array,
+) -> tuple[Coupled, dict[str, Scalar]]:
+    """One step of all, and what is measured after it."""
+    shared = (momenta, log_uniforms, step_size, shards)
+    agents, accepted = step_agents(state.agents, *shared, weights)
+    free_agents, _ = step_agents(state.free_agents, *shared, weights, metropolis=False)
+    stacked = step_together(state.stacked, *shared, "published")
+    centralized = step_together(state.centralized, *shared, "exact")
+    free_stacked = step_together(state.free_stacked, *shared, None)
+    average, free_average = agents.position.mean(axis=0), free_agents.position.mean(axis=0)
+
+    def squared(one: jax.Array, other: jax.Array) -> Scalar:
+        return ((one - other) ** 2).sum()
+
+    found = {
+        "stacked to centralized, squared": squared(stacked.position, centralized.position),
+        "stacked to average": jnp.sqrt(squared(stacked.position, average)),
+        "stacked to average, squared": squared(stacked.position, average),
+        "stacked to average, free": jnp.sqrt(squared(free_stacked.position, free_average)),
+        "stacked to average, gradient": jnp.sqrt(squared(stacked.gradient, agents.gradient.mean(axis=0))),
+        "stacked to average, curvature": jnp.abs(stacked.curvature - agents.curvature.mean()),
+        "centralized to average": jnp.sqrt(squared(centralized.position, average)),
+        "rejected": (~accepted).mean(dtype=float),
+        "decisions differ": (stacked.accepted != accepted).mean(dtype=float),
+    }
+    moved = Coupled(agents, stacked.position, centralized.position, free_agents, free_stacked.position)
+    return moved, found
+
+
+@partial(jax.jit, static_argnames=("groups", "runs", "horizon"))
+def coupled(
+    key: Key,
+    step_sizes: jax.Array,
+    pool: jax.Array,
+    shards: jax.Array,
+    weights: jax.Array,
+    groups: int,
+    runs: int,
+    horizon: int,
+) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
+    """What `step_coupled` measures, (ε, group): after the last step, and averaged over steps."""
+
+    def at(inputs: tuple[Key, Scalar]) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
+        key, step_size = inputs
+        start_key, uniform_key, key = jax.random.split(key, 3)
+        log_uniforms, shares = stratified_log_uniforms(uniform_key, groups * runs, horizon, step_size)
+        step = jax.vmap(partial(step_coupled, step_size=step_size, shards=shards, weights=weights))
+
+        def iterate(state: Coupled, inputs: tuple[Key, jax.Array]) -> tuple[Coupled, dict[str, jax.Array]]:
+            key, log_uniforms = inputs
+            state, found = step(state, jax.random.normal(key, (groups * runs, AGENTS, DIMENSION)), log_uniforms)
+            return state, {name: (shares * v).reshape(groups, runs).mean(axis=1) for name, v in found.items()}
+
+        start = jax.vmap(start_coupled, (0, None))(starts(start_key, pool, groups * runs), shards)
+        found = jax.lax.scan(iterate, start, (jax.random.split(key, horizon), log_uniforms))[1]
+        return {name: v[-1] for name, v in found.items()}, {name: v.mean(axis=0) for name, v in found.items()}
+
+    return jax.lax.map(at, (jax.random.split(key, len(step_sizes)), step_sizes))

@@ -59,8 +59,9 @@ class DMALA:
 
     **Known bias.** Averaging by gossip leaves the agents slightly apart, so the step is reversible only nearly: with
     `rounds="auto"` variances come out within a few percent. The trapezoid rule for the energy, which needs gradients
-    alone, is moreover exact for Gaussian posteriors only. On a network that can keep a spanning tree, `cs.mala` is
-    exact and sends less; this one asks for nothing but neighbours, save for one number an iteration.
+    alone, is moreover exact for Gaussian posteriors only. `cs.mala` is exact and sends fewer messages, all of them over
+    a spanning tree; here the tree carries one number an iteration, and a vector at the start, at the end of a warm-up's
+    windows and every thousand iterations.
 
     An iteration costs 2·rounds rounds of gossip with a vector each, the exact sum of a number, and a flooded decision.
 

@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench bench-accuracy bench-theory lock clean
+.PHONY: help demo test soak lint format bench bench-accuracy bench-theory bench-store docs lock clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -21,6 +21,9 @@ demo: $(VENV)/.ready  ## five agents on a ring, two digit classes each: a table 
 
 test: $(VENV)/.ready  ## the tests
 	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+
+soak: $(VENV)/.ready  ## long fault tests
+	$(BIN)/python -m pytest -m soak -s
 
 lint: $(VENV)/.ready  ## ruff and mypy
 	$(BIN)/ruff check .
@@ -42,10 +45,16 @@ bench-accuracy: $(VENV)/.ready  ## bias, spread and cost of every sampler: docs/
 bench-theory: $(VENV)/.ready  ## the paper's theorems, measured: docs/theory.md
 	$(BIN)/python -m benchmarks.theory
 
+bench-store: $(VENV)/.ready  ## memory and time of keeping 10⁵ draws of 10⁴ parameters on disk (4 GB)
+	$(BIN)/python -m benchmarks.store
+
+docs: $(VENV)/.ready  ## the documentation, as a site in site/
+	$(BIN)/mkdocs build --strict
+
 lock: $(VENV)/.ready  ## resolve the newest versions into requirements.lock
 	$(BIN)/pip install --quiet uv
 	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --all-extras --group dev \
 		--no-header --no-annotate --output-file requirements.lock --upgrade
 
 clean:  ## remove the environment and what was built
-	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .mypy_cache demo-output
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .mypy_cache demo-output site

@@ -2,7 +2,7 @@
 
 from .network import Network
 from .posterior import Posterior, pool, shard
-from .results import Run, Summary
+from .results import Run, Summary, load
 from .samplers import DESGHMC as desghmc  # noqa: N811
 from .samplers import DESGLD as desgld  # noqa: N811
 from .samplers import DMALA as dmala  # noqa: N811
@@ -35,6 +35,7 @@ __all__ = [
     "dula",
     "extra",
     "hmc",
+    "load",
     "mala",
     "nuts",
     "pool",

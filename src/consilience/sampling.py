@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -16,7 +18,14 @@ from ._checks import whole_number
 from ._types import Batch, Key, Params
 from .network import Network
 from .posterior import Layout, Posterior, check_posterior, stack_shards
+from .posterior.shards import check_shards, rows
+from .posterior.view import Keep, View, chosen
 from .results import Run
+from .results.identity import describe, surroundings
+from .results.memory import Memory
+from .results.progress import Progress
+from .results.store import POSTERIOR, SUBPOSTERIORS, Store
+from .results.stored import moments_of, stored_run
 from .runtimes import Chunk, Simulation
 from .runtimes.progress import progress_bar
 from .runtimes.traffic import Traffic, price
@@ -32,12 +41,16 @@ def sample(
     network: Network,
     sampler: Sampler,
     *,
-    init: Params | Callable[[Key], Params],
     num_samples: int,
+    init: Params | Callable[[Key], Params] | None = None,
     num_warmup: int = 0,
     num_chains: int = 1,
     thin: int = 1,
     seed: int = 0,
+    keep: Keep | None = None,
+    moments: bool | Callable[[Params], Any] = False,
+    out: str | Path | None = None,
+    resume: bool = False,
     progress: bool | str = True,
 ) -> Run:
     """Sample one posterior over a network, no agent seeing another's data.
@@ -47,63 +60,177 @@ def sample(
       shards: one pytree of data per agent, as `cs.shard` gives them.
       network: who may talk to whom.
       sampler: how: `cs.nuts()` where nothing speaks against it.
-      init: where all agents start: the parameters, or a jax function of a key that gives them, another for every chain.
       num_samples: kept draws per chain.
+      init: where all agents start: the parameters, or a jax function of a key that gives them, another for every chain.
+        May be left out where the posterior brings its own.
       num_warmup: iterations before the first kept one. Samplers that tune themselves do it here.
       num_chains: independent chains, run side by side.
       thin: iterations per kept draw.
       seed: the same seed gives the same draws.
+      keep: names of the parameters to keep, or a jax function of the parameters whose values are kept in their place;
+        None: all. An empty list keeps none, for runs of which only `moments` are wanted.
+      moments: True: the running mean and variance of every parameter; a jax function of the parameters: of its values.
+        They take no memory that grows with the draws; `run.moments` has them.
+      out: a folder. Draws go there as they come, instead of staying in memory, and a killed run can be gone on with.
+      resume: go on with the run in `out`: after a crash, or for more draws. The draws are those that one uninterrupted
+        run would have given. Where there is no run yet, one is started.
       progress: show a bar; a string is its label.
     """
     _check_arguments(posterior, network, sampler)
-    whole_number("num_samples", num_samples, 1)
-    whole_number("num_warmup", num_warmup, 0)
-    whole_number("num_chains", num_chains, 1)
-    whole_number("thin", thin, 1)
-    whole_number("seed", seed, 0, MOST_SEED)
-
-    for_start, for_run = jax.random.split(jax.random.key(seed))
-    layout, positions = _starts(init, for_start, num_chains)
-    stacked = stack_shards(shards, network.size)
-    check_posterior(posterior, layout.unravel(positions[0]), jax.tree.map(lambda leaf: leaf[0], stacked.batch))
-    sampler = sampler.resolve(network, layout.dimension, num_warmup)
+    length = Length(num_samples, num_warmup, num_chains, thin, seed)
+    if resume and out is None:
+        raise ValueError('resume=True: say which run to go on with, out="runs/first".')
 
     began = time.perf_counter()
-    simulation = Simulation(posterior, layout, stacked, network, sampler, positions, for_run)
-    draws = np.empty((num_samples, num_chains, simulation.copies, layout.dimension), layout.dtype)
-    stats: dict[str, list[np.ndarray]] = defaultdict(list)
-    traffic, kept, diverged, redone = simulation.start_traffic, 0, None, (0, 0)
-    label = progress if isinstance(progress, str) else sampler.name
-    with progress_bar(label, num_warmup + num_samples * thin, bool(progress)) as report:
-        for chunk in simulation.warm_up(num_warmup):
-            redone = _check_in_step(chunk, redone)
-            traffic += chunk.traffic
-            report(chunk.iterations)
-        for chunk in simulation.draws(num_samples, thin):
-            redone = _check_in_step(chunk, redone)
-            diverged = diverged or _divergence(chunk, kept)
-            draws[kept : kept + len(chunk.positions)] = chunk.positions
-            kept += len(chunk.positions)
-            for name, values in chunk.stats.items():
-                stats[name].append(values)
-            traffic += chunk.traffic
-            report(chunk.iterations)
-    if diverged:
-        warnings.warn(f"the sampler diverged: {diverged}. Use smaller steps.", stacklevel=2)
-    if isinstance(sampler, OneShot):
-        traffic += _exact_sums(network, sampler.combine_bytes(draws))
-        draws = sampler.combine(draws)
-    return Run(
-        positions=_for_all_agents(draws, network.size),
-        raw_stats={name: _for_all_agents(np.concatenate(chunks), network.size) for name, chunks in stats.items()},
-        layout=layout,
-        sampler=sampler,
-        network=network,
-        iterations=num_warmup + num_samples * thin,
-        thin=thin,
-        traffic=traffic,
-        seconds=time.perf_counter() - began,
+    shards = check_shards(shards, network.size)
+    posterior = posterior.bind(shards[0])
+    for_start, for_run = jax.random.split(jax.random.key(seed))
+    layout, positions = _starts(_init(posterior, init), for_start, num_chains)
+    start = layout.unravel(positions[0])
+    for agent, shard in enumerate(shards):
+        posterior.check_data(agent, start, shard)
+    stacked = stack_shards(shards, network.size)
+    check_posterior(posterior, start, jax.tree.map(lambda leaf: leaf[0], stacked.batch))
+    sampler = sampler.resolve(network, layout.dimension, num_warmup)
+    view = View.of(layout, chosen(posterior.constrain, keep))
+    averaged = _averaged(layout, posterior, moments)
+    if isinstance(sampler, OneShot) and averaged is not None:
+        raise ValueError(
+            f"{sampler.name} has its draws when all are there: it has no running moments. Leave out moments=."
+        )
+
+    # What a one-shot sampler draws first are not the posterior's draws: they are looked at once they are combined.
+    drawn = View.of(layout) if isinstance(sampler, OneShot) else view
+    simulation = Simulation(
+        posterior, layout, stacked, network, sampler, positions, for_run, view=drawn, averaged=averaged
     )
+    sink: Memory | Store = Memory(num_samples)
+    if out is not None:
+        layouts = (layout, view.layout, None if averaged is None else averaged.layout)
+        code = simulation.program.fingerprint
+        identity = describe(network, sampler, shards, np.asarray(positions), *layouts, code, asdict(length))
+        group = SUBPOSTERIORS if isinstance(sampler, OneShot) else POSTERIOR
+        sink = Store(Path(out), identity, network, drawn.layout, num_samples, group, resume)
+    label = progress if isinstance(progress, str) else sampler.name
+    with _ending(sink):
+        done = _draw(simulation, sink, length, began, label if progress else "")
+        if isinstance(sampler, OneShot) and done.combined < done.drawn:
+            done = _combine(sampler, sink, view, network, done)
+            sink.save(done, simulation.snapshot, at_once=True)
+    known: dict[str, Any] = {
+        "sampler": sampler,
+        "network": network,
+        "posterior": posterior,
+        "shards": shards,
+        "parameters": layout,
+    }
+    if isinstance(sink, Store):
+        return replace(stored_run(sink.folder, view.layout), **known)
+    assert sink.kept is not None
+    return Run(
+        kept=sink.kept,
+        raw_stats=sink.stats,
+        layout=view.layout,
+        iterations=length.iterations,
+        thin=thin,
+        traffic=done.traffic,
+        seconds=done.seconds,
+        rows=tuple(rows(f"agent {agent}", shard) for agent, shard in enumerate(shards)),
+        moments=None if averaged is None else moments_of(simulation.moments, averaged.layout.unravel, network.size),
+        facts={name: str(value) for name, value in {**asdict(length), **surroundings()}.items()},
+        **known,
+    )
+
+
+@dataclass(frozen=True)
+class Length:
+    """How long a run is, and of which seed."""
+
+    num_samples: int
+    num_warmup: int
+    num_chains: int
+    thin: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        whole_number("num_samples", self.num_samples, 1)
+        whole_number("num_warmup", self.num_warmup, 0)
+        whole_number("num_chains", self.num_chains, 1)
+        whole_number("thin", self.thin, 1)
+        whole_number("seed", self.seed, 0, MOST_SEED)
+
+    @property
+    def iterations(self) -> int:
+        return self.num_warmup + self.num_samples * self.thin
+
+
+def _draw(simulation: Simulation, sink: Memory | Store, length: Length, began: float, label: str) -> Progress:
+    """Run to the end from where the sink's run stands; what is reported has been saved before."""
+    done, diverged, unreported = sink.progress, None, 0
+    if sink.snapshot is None:
+        done = done.sent(simulation.start_traffic)
+    else:
+        simulation.restore(sink.snapshot)
+    before = done.seconds
+
+    def chunks() -> Iterator[tuple[Chunk, bool]]:
+        yield from ((chunk, False) for chunk in simulation.warm_up(length.num_warmup - done.warmed))
+        yield from ((chunk, True) for chunk in simulation.draws(length.num_samples - done.drawn, length.thin))
+
+    with progress_bar(label, length.iterations, done.warmed + done.drawn * length.thin) as report:
+        for chunk, is_kept in chunks():
+            redone, watched = _check_in_step(chunk, (done.redone, done.watched))
+            if is_kept:
+                diverged = diverged or _divergence(chunk, done.drawn)
+                sink.append(chunk, done.drawn)
+                done = replace(done, drawn=done.drawn + len(chunk.positions))
+            else:
+                done = replace(done, warmed=done.warmed + chunk.iterations)
+            seconds = before + time.perf_counter() - began
+            done = replace(done.sent(chunk.traffic), seconds=seconds, redone=redone, watched=watched)
+            unreported += chunk.iterations
+            if sink.save(done, simulation.snapshot, at_once=done.drawn == length.num_samples):
+                report(unreported)
+                unreported = 0
+    if diverged:
+        warnings.warn(f"the sampler diverged: {diverged}. Use smaller steps.", stacklevel=3)
+    return done
+
+
+def _combine(sampler: OneShot, sink: Memory | Store, view: View, network: Network, done: Progress) -> Progress:
+    """Put the agents' own draws together, and look at what comes out."""
+    own = sink.own_draws()
+    combined = sampler.combine(own)
+    see = jax.jit(jax.vmap(jax.vmap(jax.vmap(view))))
+    sink.put(np.asarray(see(combined)), view.layout)
+    return replace(done.sent(_exact_sums(network, sampler.combine_bytes(own))), combined=done.drawn)
+
+
+@contextmanager
+def _ending(sink: Memory | Store) -> Iterator[None]:
+    """Whatever happens, the sink is told."""
+    try:
+        yield
+    except BaseException:
+        sink.finish("interrupted")
+        raise
+    sink.finish("complete")
+
+
+def _init(posterior: Posterior, init: Any) -> Any:
+    """Where chains start: where the user says, else where the posterior does."""
+    if init is None and posterior.init is None:
+        raise ValueError("init is missing: write init=params, the model's parameters, for example init=jnp.zeros(3).")
+    return posterior.init if init is None else init
+
+
+def _averaged(layout: Layout, posterior: Posterior, moments: Any) -> View | None:
+    """What running moments are taken of."""
+    if not callable(moments) and not isinstance(moments, bool):
+        raise TypeError(f"moments = {moments!r}: True, False, or a function of the parameters.")
+    if moments is False:
+        return None
+    return View.of(layout, chosen(posterior.constrain, moments if callable(moments) else None), "moments")
 
 
 def _check_arguments(posterior: Any, network: Any, sampler: Any) -> None:
@@ -139,11 +266,6 @@ def _exact_sums(network: Network, parts: Sequence[int]) -> Traffic:
     """Of a sum over the tree, up and down again, for each of `parts`: the bytes of one agent's part."""
     rounds, messages = price(network, "tree pass")
     return sum((Traffic(2 * rounds, 2 * messages, 2 * messages * part) for part in parts), Traffic())
-
-
-def _for_all_agents(values: np.ndarray, agents: int) -> np.ndarray:
-    """(draw, chain, agent, ...) of what is kept for every agent, or once for all: a view."""
-    return np.broadcast_to(values, (*values.shape[:2], agents, *values.shape[3:]))
 
 
 def _check_in_step(chunk: Chunk, so_far: tuple[int, int]) -> tuple[int, int]:

@@ -55,7 +55,7 @@ def test_figures_mean_what_the_table_says(quick):
     reference = digits.sample(
         digits.POSTERIOR, [train], digits.Network.complete(1), digits.CentralizedHMC(0.02), **options
     )
-    wide = replace(reference, positions=2 * reference.positions)
+    wide = replace(reference, kept=2 * reference.kept)
     assert digits._row("wide", wide, reference, test).variance_ratio == pytest.approx(4, rel=1e-5)
     row = digits._row("same", reference, reference, test)
     assert row.variance_ratio == pytest.approx(1)
@@ -67,7 +67,7 @@ def test_figures_mean_what_the_table_says(quick):
 def test_a_folder_that_cannot_be_written_is_refused_before_the_first_draw(tmp_path):
     (tmp_path / "file").write_text("")
     result = invoke("demo", "--quick", "--out", str(tmp_path / "file" / "x"))
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "iterations" not in result.output
     assert "Traceback" not in result.output
 

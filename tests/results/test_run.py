@@ -32,8 +32,8 @@ def run() -> Run:
 
 def synthetic(draws: np.ndarray, like: Run) -> Run:
     """A run with the given draws (agent, chain, draw, 3)."""
-    positions = np.swapaxes(draws, 0, 2).copy()
-    return Run(positions, like.raw_stats, like.layout, like.sampler, like.network, 1, 1, like.traffic, 1.0)
+    kept = np.swapaxes(draws, 0, 2).copy()
+    return Run(kept, like.raw_stats, like.layout, like.sampler, like.network, 1, 1, like.traffic, 1.0)
 
 
 def test_columns_are_arviz_figures_worst_agent_first(run):
@@ -137,7 +137,7 @@ def test_arviz_reads_it(run):
     tree = run.to_arviz()
     assert tree["posterior"]["params"].dims == ("agent", "chain", "draw", "params_dim_0")
     np.testing.assert_array_equal(tree["posterior"]["params"].values, run.draws)
-    assert set(tree["sample_stats"].data_vars) == {"acceptance_rate", "is_accepted"}
+    assert set(tree["sample_stats"].data_vars) == {"acceptance_rate", "is_accepted", "disagreement"}
     table = arviz_stats.summary(tree.sel(agent=0))
     assert len(table) == 3
     assert arviz_stats.rhat(tree)["params"].dims == ("agent", "params_dim_0")

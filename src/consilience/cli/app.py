@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from .. import __version__
 from .demo import demo
+from .ending import EXIT_CODES
 from .network import network
+from .report import report
+from .run import run
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_show_locals=False)
 
@@ -19,12 +25,22 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(epilog=EXIT_CODES)
 def consilience(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
 ) -> None:
-    """Sample one Bayesian posterior over a network, without pooling the data."""
+    """Sample one Bayesian posterior over a network, without pooling the data.
+
+    Example: consilience run examples/logistic.toml
+    """
 
 
-app.command()(demo)
-app.command()(network)
+def _help(command: Callable[..., Any]) -> str:
+    """A docstring as Typer shows it: paragraphs that fit the window, brackets that are no markup."""
+    paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
+    as_they_are = "\b"  # in front of a paragraph whose lines stay apart
+    return escape("\n\n".join(p if p.startswith(as_they_are) else " ".join(p.split()) for p in paragraphs))
+
+
+for command in (demo, run, report, network):
+    app.command(help=_help(command), epilog=EXIT_CODES)(command)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -15,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from .._extras import require
+from .ending import errors_are_said
 
 if TYPE_CHECKING:
     from ..experiments.digits import Outcome
@@ -39,13 +39,10 @@ def demo(
 
     Example: consilience demo --out demo-output --seed 1
     """
-    try:
+    with errors_are_said():
         for module in ("sklearn", "arviz_stats", "matplotlib"):  # before the first draw, not after the last
             require(module, "demo")
         out.mkdir(parents=True, exist_ok=True)
-    except (ModuleNotFoundError, OSError) as refusal:
-        print(refusal, file=sys.stderr)
-        raise typer.Exit(1) from None
     from ..experiments.digits import Scale, digits
     from ..experiments.digits_figure import digits_figure
 

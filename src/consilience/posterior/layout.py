@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -30,27 +31,27 @@ class Layout:
     names: tuple[str, ...]
 
     @classmethod
-    def of(cls, params: Params) -> Layout:
-        """The layout of `params`; refuses leaves that are not floating-point arrays."""
+    def of(cls, params: Params, what: str = "init") -> Layout:
+        """The layout of `params`; refuses leaves that are not floating-point arrays. `what` is the argument's name."""
         paths, treedef = jax.tree_util.tree_flatten_with_path(params)
         if not paths:
-            raise ValueError("init has no parameters: pass the model's parameters, for example jnp.zeros(3).")
+            raise ValueError(f"{what} has no parameters: pass the model's parameters, for example jnp.zeros(3).")
         names = [leaf_name(path) for path, _ in paths]
         arrays = []
         for name, (_, leaf) in zip(names, paths, strict=True):
             try:
                 array = jnp.asarray(leaf)
             except TypeError:
-                raise TypeError(f"init: {name} is a {type(leaf).__name__}, not an array of numbers.") from None
+                raise TypeError(f"{what}: {name} is a {type(leaf).__name__}, not an array of numbers.") from None
             if not jnp.issubdtype(array.dtype, jnp.floating):
                 raise TypeError(
-                    f"init: {name} has dtype {array.dtype}, and only real numbers can be sampled. "
+                    f"{what}: {name} has dtype {array.dtype}, and only real numbers can be sampled. "
                     f"Write {name} as floating point, for example {name} * 1.0."
                 )
             arrays.append(array)
-        _check_names(names)
+        _check_names(names, what)
         if sum(array.size for array in arrays) == 0:
-            raise ValueError("init has parameters of size zero only: there is nothing to sample.")
+            raise ValueError(f"{what} has parameters of size zero only: there is nothing to sample.")
         return cls(
             treedef,
             tuple(a.shape for a in arrays),
@@ -70,7 +71,15 @@ class Layout:
 
     @property
     def dtype(self) -> np.dtype:
-        return np.dtype(jnp.result_type(*self.dtypes))
+        if len(set(self.dtypes)) == 1:  # also where jax's settings would not have it
+            return self.dtypes[0]
+        return np.dtype(jnp.result_type(*self.dtypes)) if self.dtypes else np.dtype(np.float32)
+
+    def leaves(self, vectors: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+        """Names and values of the leaves in an array of vectors, other axes kept: views wherever that can be."""
+        parts = zip(self.names, self.offsets[:-1], self.offsets[1:], self.shapes, strict=True)
+        for name, start, end, shape in parts:
+            yield name, vectors[..., start:end].reshape(*vectors.shape[:-1], *shape)
 
     def ravel(self, params: Params) -> jax.Array:
         """The vector of `params`."""
@@ -87,13 +96,13 @@ class Layout:
         return jax.tree_util.tree_unflatten(self.treedef, leaves)
 
 
-def _check_names(names: list[str]) -> None:
+def _check_names(names: list[str], what: str) -> None:
     """Refuse names under which draws could not be told apart later."""
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"init: two parameters are called {name!r}. Rename one.")
+            raise ValueError(f"{what}: two parameters are called {name!r}. Rename one.")
         if name in RESERVED:
-            raise ValueError(f"init: {name!r} is the name of a dimension of all draws. Rename the parameter.")
+            raise ValueError(f"{what}: {name!r} is the name of a dimension of all draws. Rename the parameter.")
 
 
 def leaf_name(path: Any, root: str = "params") -> str:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from functools import reduce
+from operator import add
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._types import Batch, Params
+from .._extras import require
+from .._types import Batch, Key, Params
 from .shards import Shard
+from .tasks import Classification, Regression, Task, logits_of, means_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,10 +32,130 @@ class Posterior:
       log_prior: `log_prior(params)` is a scalar, up to a constant.
       log_likelihood: `log_likelihood(params, batch)` is one number per example of the batch. The batch is a pytree
         like the data, its leaves with one leading axis.
+      constrain: what draws show in place of the parameters, named: a jax function of one draw. None: the parameters.
+      unconstrain: the way back from that to the parameters.
+      predictive: `predictive(key, params, batch)` draws new observations for the rows of a batch, {"y": (rows, ...)};
+        those that the batch may have are ignored.
+      task: what is predicted, where that is one thing: labels or numbers, for scores. Its functions are of what draws
+        show.
+      dims: names of the axes of what draws show, {"theta": ("groups",)}.
+      init: where chains start unless `cs.sample` is told: the parameters, or a function of a key that gives them.
     """
 
     log_prior: Callable[[Params], jax.Array]
     log_likelihood: Callable[[Params, Batch], jax.Array]
+    _: KW_ONLY
+    constrain: Callable[[Params], Mapping[str, jax.Array]] | None = None
+    unconstrain: Callable[[Mapping[str, jax.Array]], Params] | None = None
+    predictive: Callable[[Key, Params, Batch], Mapping[str, jax.Array]] | None = None
+    task: Task | None = None
+    dims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    init: Params | Callable[[Key], Params] | None = None
+
+    @classmethod
+    def from_numpyro(
+        cls,
+        model: Callable[[Batch], Any],
+        *,
+        init: Mapping[str, Any] | None = None,
+        task: Task | None = None,
+    ) -> Posterior:
+        """The posterior of a NumPyro model of one batch: priors, constraints and likelihood are read off it.
+
+            def model(batch):
+                w = numpyro.sample("w", dist.Normal(0, 1).expand([3]).to_event(1))
+                sigma = numpyro.sample("sigma", dist.HalfNormal(1))
+                with numpyro.plate("data", len(batch["y"])):
+                    numpyro.sample("y", dist.Normal(batch["x"] @ w, sigma), obs=batch["y"])
+
+        Draws come back constrained and named by site, with those `numpyro.deterministic` sites that do not depend on
+        the batch. All agents share every latent variable. Where groups have their own, the plate is over all groups of
+        all agents, and the batch says which group a row is of: `numpyro.plate("groups", 12)`, `theta[batch["group"]]`.
+
+        Args:
+          model: `model(batch)`, its observations given as `obs=batch["y"]`. It is traced: jax, not numpy, and no
+            decision in Python on the values of the batch.
+          init: constrained values to start from, by site; other sites start uniformly in (-2, 2) of the unconstrained
+            space, as in NumPyro.
+          task: what is predicted, if it is to be scored: by functions of the constrained draws, {site: value}.
+        """
+        require("numpyro", "numpyro")
+        from .numpyro import unread
+
+        return unread(model, init, task)
+
+    @classmethod
+    def classifier(
+        cls,
+        apply: Callable[[Params, Any], jax.Array],
+        *,
+        prior_precision: float = 1.0,
+        log_prior: Callable[[Params], jax.Array] | None = None,
+        x: str = "x",
+        y: str = "y",
+        init: Params | Callable[[Key], Params] | None = None,
+    ) -> Posterior:
+        """A classifier: label y of a row x has probability softmax(apply(params, x))[y].
+
+        Args:
+          apply: `apply(params, x)` gives logits (rows, classes); the parameters are any pytree of real arrays.
+          prior_precision: λ of the prior N(0, 1/λ) on every parameter.
+          log_prior: the prior instead, a function of the parameters.
+          x: the inputs' name in the data. Data may also be a tuple, inputs first and labels last.
+          y: the labels' name: whole numbers from 0.
+          init: where chains start: the parameters, or a function of a key that gives them.
+        """
+        logits = logits_of(apply)
+        task = Classification(lambda params, x: jax.nn.softmax(logits(params, x)), x, y)
+
+        def log_likelihood(params: Params, batch: Batch) -> jax.Array:
+            log_probabilities = jax.nn.log_softmax(logits(params, task.inputs(batch)))
+            labels = jnp.asarray(task.outcomes(batch), jnp.int32)
+            return jnp.take_along_axis(log_probabilities, labels[:, None], axis=1)[:, 0]
+
+        prior = _prior(prior_precision, log_prior)
+        return cls(prior, log_likelihood, predictive=task.draw, task=task, init=init)
+
+    @classmethod
+    def regressor(
+        cls,
+        apply: Callable[[Params, Any], jax.Array],
+        *,
+        noise_sd: float = 1.0,
+        prior_precision: float = 1.0,
+        log_prior: Callable[[Params], jax.Array] | None = None,
+        x: str = "x",
+        y: str = "y",
+        init: Params | Callable[[Key], Params] | None = None,
+    ) -> Posterior:
+        """A regression: y = apply(params, x) + noise_sd·ε with ε ~ N(0, 1).
+
+        Args:
+          apply: `apply(params, x)` gives one number a row; the parameters are any pytree of real arrays.
+          noise_sd: known. Noise to be learned is a parameter like others: write a `Posterior` or a NumPyro model.
+          prior_precision: λ of the prior N(0, 1/λ) on every parameter.
+          log_prior: the prior instead, a function of the parameters.
+          x: the inputs' name in the data. Data may also be a tuple, inputs first and outcomes last.
+          y: the outcomes' name: (rows,).
+          init: where chains start: the parameters, or a function of a key that gives them.
+        """
+        _check_positive("noise_sd", noise_sd)
+        task = Regression(means_of(apply), lambda params: noise_sd, x, y)
+
+        def log_likelihood(params: Params, batch: Batch) -> jax.Array:
+            return jax.scipy.stats.norm.logpdf(task.outcomes(batch), task.mean(params, task.inputs(batch)), noise_sd)
+
+        prior = _prior(prior_precision, log_prior)
+        return cls(prior, log_likelihood, predictive=task.draw, task=task, init=init)
+
+    def bind(self, batch: Batch) -> Posterior:
+        """The posterior for data of the form of `batch`: itself, unless it has yet to be read off a model."""
+        return self
+
+    def check_data(self, agent: int, params: Params, batch: Batch) -> None:
+        """Refuse an agent's data, known to be arrays without NaN, that this model cannot have meant."""
+        if self.task is not None:  # which takes what draws show
+            self.task.check(agent, params if self.constrain is None else self.constrain(params), batch)
 
     def local_logdensity(self, params: Params, shard: Shard, size: int) -> jax.Array:
         """ℓ_i of the agent that holds `shard`, one of `size` agents."""
@@ -39,6 +163,27 @@ class Posterior:
         if shard.mask is not None:
             per_example = jnp.where(shard.mask, per_example, 0)
         return per_example.sum() + self.log_prior(params) / size
+
+
+def _prior(precision: float, log_prior: Callable[[Params], jax.Array] | None) -> Callable[[Params], jax.Array]:
+    """log N(0, 1/precision) of all parameters, or what is given in its place."""
+    if log_prior is not None:
+        if precision != 1.0:
+            raise ValueError(
+                f"prior_precision = {precision!r} is that of a prior which log_prior replaces: leave it out."
+            )
+        return log_prior
+    _check_positive("prior_precision", precision)
+
+    def gaussian(params: Params) -> jax.Array:
+        return -0.5 * precision * reduce(add, [jnp.sum(leaf**2) for leaf in jax.tree.leaves(params)])
+
+    return gaussian
+
+
+def _check_positive(name: str, value: Any) -> None:
+    if isinstance(value, str | bool) or np.ndim(value) != 0 or not 0 < value < np.inf:
+        raise ValueError(f"{name} = {value!r} must be a positive number.")
 
 
 def check_posterior(posterior: Posterior, params: Params, batch: Batch) -> None:

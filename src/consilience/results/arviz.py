@@ -1,34 +1,127 @@
-"""Runs as ArviZ knows them."""
+"""Runs as ArviZ knows them: xarray DataTrees."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
 from .._extras import require
+from .._types import Batch, Key, Params
+from ..posterior.layout import leaf_name
+from .parameters import sampled_parameters
+from .store import DRAWS, POSTERIOR
 
 if TYPE_CHECKING:
     from .run import Run
 
 SAMPLE_DIMS = ("agent", "chain", "draw")
+DRAWS_AT_ONCE = 64
 
 
-def data_tree(run: Run) -> Any:
-    """posterior and sample_stats as an xarray DataTree, every variable with the dimensions of SAMPLE_DIMS first."""
+def data_tree(run: Run, log_likelihood: bool, posterior_predictive: bool, seed: int) -> Any:
+    """The groups that are asked for, and those that need nothing."""
     xarray = require("xarray", "report")
-    posterior = {
-        name: ((*SAMPLE_DIMS, *(f"{name}_dim_{k}" for k in range(leaf.ndim - 3))), leaf)
-        for name, leaf in zip(run.layout.names, jax.tree.leaves(run.draws), strict=True)
-    }
-    stats = {name: (SAMPLE_DIMS, values) for name, values in run.stats.items()}
-    draws, chains, agents, _ = run.positions.shape
-    coordinates = {"agent": np.arange(agents), "chain": np.arange(chains), "draw": np.arange(draws)}
+    agents = run.network.size
+    coordinates = {"agent": np.arange(agents), "chain": np.arange(run.num_chains), "draw": np.arange(run.num_draws)}
     facts = {"inference_library": "consilience", "sampler": run.sampler.name, "network": run.network.name}
-    return xarray.DataTree.from_dict(
-        {
-            "posterior": xarray.Dataset(posterior, coordinates, facts),
-            "sample_stats": xarray.Dataset(stats, coordinates, facts),
+    facts |= {"bias": run.sampler.bias or "none"}
+    groups = {
+        "posterior": _posterior(run).assign_coords(coordinates).assign_attrs(facts),
+        "sample_stats": xarray.Dataset(
+            {name: (SAMPLE_DIMS, values) for name, values in run.stats.items()}, coordinates, facts
+        ),
+    }
+    if run.shards is not None:
+        pooled = jax.tree.map(lambda *leaves: np.concatenate(leaves), *run.shards)
+        owner = np.repeat(np.arange(agents), [len(jax.tree.leaves(shard)[0]) for shard in run.shards])
+        examples = {"example": np.arange(len(owner)), "owner": ("example", owner)}
+        observed = {
+            leaf_name(path, root="data"): (_example_dims(leaf_name(path, root="data"), leaf.ndim), leaf)
+            for path, leaf in jax.tree_util.tree_leaves_with_path(pooled)
         }
+        groups["observed_data"] = xarray.Dataset(observed, examples)
+        wanted = {}
+        if log_likelihood:
+            wanted["log_likelihood"] = _log_likelihoods(run, pooled)
+        if posterior_predictive:
+            wanted["posterior_predictive"] = _predicted(run, pooled, seed)
+        for name, variables in wanted.items():
+            dims = {key: (*SAMPLE_DIMS, *_example_dims(key, values.ndim - 3)) for key, values in variables.items()}
+            values = {key: (dims[key], values) for key, values in variables.items()}
+            groups[name] = xarray.Dataset(values, {**coordinates, **examples}, facts)
+    elif log_likelihood or posterior_predictive:
+        raise ValueError(
+            "this run was loaded without its data. Write cs.load(path, posterior=..., shards=...).to_arviz(...)."
+        )
+    return xarray.DataTree.from_dict(groups)
+
+
+def _posterior(run: Run) -> Any:
+    """Every parameter with its dimensions; of draws on disk, opened and not read."""
+    xarray = require("xarray", "report")
+    named = {} if run.posterior is None else run.posterior.dims
+    dims = {
+        name: named.get(name, tuple(f"{name}_dim_{k}" for k in range(len(shape))))
+        for name, shape in zip(run.layout.names, run.layout.shapes, strict=True)
+    }
+    if isinstance(run.kept, np.ndarray) or run.folder is None or not run.num_draws:
+        leaves = run.layout.leaves(np.swapaxes(run.positions, 0, 2))
+        return xarray.Dataset({name: ((*SAMPLE_DIMS, *dims[name]), leaf) for name, leaf in leaves})
+    # Indexed by whole axes only, which xarray leaves undone until values are asked for.
+    stored = xarray.open_zarr(run.folder / DRAWS, group=POSTERIOR, consolidated=False, chunks=None)
+    stored = stored[list(dims)].isel(draw=slice(run.num_draws))
+    if run.copies == 1:
+        stored = stored.isel(agent=np.zeros(run.network.size, int))
+    variables = {
+        name: stored[name].rename({f"{name}_dim_{k}": new for k, new in enumerate(own)}) for name, own in dims.items()
+    }
+    return xarray.Dataset({name: variable.transpose(*SAMPLE_DIMS, ...) for name, variable in variables.items()})
+
+
+def _log_likelihoods(run: Run, examples: Batch) -> dict[str, np.ndarray]:
+    """Of every example under every draw."""
+    posterior = run.posterior
+    assert posterior is not None
+    return _per_draw(run, lambda key, params: {"log_likelihood": posterior.log_likelihood(params, examples)})
+
+
+def _predicted(run: Run, examples: Batch, seed: int) -> dict[str, np.ndarray]:
+    """New observations for every example and draw."""
+    predictive = None if run.posterior is None else run.posterior.predictive
+    if predictive is None:
+        raise ValueError(
+            "posterior_predictive: this posterior cannot draw observations. Write cs.Posterior(..., predictive=...), a "
+            "function of (key, params, batch), or use cs.Posterior.from_numpyro, .classifier or .regressor."
+        )
+    return _per_draw(run, lambda key, params: dict(predictive(key, params, examples)), seed)
+
+
+def _per_draw(
+    run: Run, function: Callable[[Key, Params], Mapping[str, jax.Array]], seed: int = 0
+) -> dict[str, np.ndarray]:
+    """The values of a function of a key and the parameters, (agent, chain, draw, ...) each, a block of draws at a time;
+    what all agents share is worked out once, and shown for each.
+    """
+    parameters = sampled_parameters(run)
+    of_draws = jax.jit(
+        lambda keys, vectors: jax.lax.map(lambda both: function(both[0], parameters(both[1])), (keys, vectors))
     )
+    key, parts, first = jax.random.key(seed), [], 0
+    for block in run.blocks(DRAWS_AT_ONCE):
+        vectors = block.reshape(-1, block.shape[-1])
+        keys = jax.vmap(jax.random.fold_in, (None, 0))(key, first + np.arange(len(vectors)))
+        first += len(vectors)
+        values = of_draws(keys, vectors)
+        parts.append(
+            {name: np.asarray(value).reshape(*block.shape[:3], *value.shape[1:]) for name, value in values.items()}
+        )
+    whole = {name: np.swapaxes(np.concatenate([part[name] for part in parts]), 0, 2) for name in parts[0]}
+    agents = run.network.size
+    return {name: np.broadcast_to(value, (agents, *value.shape[1:])) for name, value in whole.items()}
+
+
+def _example_dims(name: str, ndim: int) -> tuple[str, ...]:
+    return ("example", *(f"{name}_dim_{k}" for k in range(ndim - 1)))

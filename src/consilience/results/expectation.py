@@ -1,40 +1,144 @@
-"""Posterior expectations of a function of the parameters, without holding all its values."""
+"""Functions of the parameters, computed for every draw and for some rows of data at a time.
+
+All that is averaged over draws goes through `pieces`. Whatever the number of draws and rows, it holds
+
+    one piece of values, PIECE_BYTES or those of one draw if that is more,
+    the parameters behind it, and one block of draws as `run.blocks` reads them,
+    the inputs x.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._types import Params
-from ..posterior import Layout
-from .run import Run
+from .._types import Batch, Params
 
-DRAWS_AT_ONCE = 64
+if TYPE_CHECKING:
+    from .run import Run
+
+PIECE_BYTES = 16 << 20
+LANES = 8  # draws that are computed side by side: a row of data alone does not fill a device
+
+
+class Rows(NamedTuple):
+    """Some rows of the inputs.
+
+    Attributes:
+      where: they are among all rows.
+      x: their inputs, filled up to as many as any other `Rows` has.
+    """
+
+    where: slice
+    x: Batch
+
+
+class Piece(NamedTuple):
+    """The values of a function for a few draws and some rows.
+
+    Attributes:
+      first: the first of these draws.
+      rows: of the inputs.
+      values: (draws, chains, copies, rows, ...), or without rows where the function has none.
+    """
+
+    first: int
+    rows: slice
+    values: np.ndarray
+
+
+def in_rows(x: Batch, at_once: int) -> list[Rows]:
+    """`x` in parts of at most `at_once` rows, all of one shape: the last is filled up with a row of its own."""
+    count = len(jax.tree.leaves(x)[0])
+    at_once = -(-count // -(-count // at_once))  # as even as can be: the less is there to fill up
+    found = []
+    for first in range(0, count, at_once):
+        last = min(first + at_once, count)
+        chosen = np.minimum(np.arange(first, first + at_once), last - 1)
+        found.append(Rows(slice(first, last), jax.tree.map(lambda leaf, chosen=chosen: leaf[chosen], x)))
+    return found
+
+
+def pieces(
+    run: Run, function: Callable[[Params, Any], jax.Array], parts: Sequence[Rows], has_rows: bool = True
+) -> Iterator[Piece]:
+    """`function(params, x)` for all draws and all rows: draws in order, and for each few of them all rows.
+
+    It is compiled once, for all draws and parts. (And once more when called again: it may use a variable that has
+    changed since.)
+
+    Args:
+      parts: of the inputs, all of one shape.
+      has_rows: the values' first axis is that of the rows.
+    """
+    layout = run.layout
+    like = value_shape(run, function, parts[0].x)
+    one_draw = run.num_chains * run.copies
+    numbers = one_draw * max(1, layout.dimension, math.prod(like.shape))
+    count = min(run.num_draws, max(1, PIECE_BYTES // (numbers * max(layout.dtype.itemsize, like.dtype.itemsize))))
+    groups = -(-count * one_draw // LANES)
+    given = np.zeros((groups * LANES, layout.dimension), layout.dtype)
+
+    @jax.jit
+    def values_of(vectors: jax.Array, used: jax.Array, x: Batch) -> jax.Array:
+        # Blocks differ in length. A loop of `used` turns wastes nothing on a short one, and needs no code of its own.
+        lanes = vectors.reshape(groups, LANES, layout.dimension)
+        empty = jnp.zeros((groups, LANES, *like.shape), like.dtype)
+
+        def of_draw(w: jax.Array) -> jax.Array:
+            return function(layout.unravel(w), x)
+
+        def put(k: jax.Array, so_far: jax.Array) -> jax.Array:
+            return jax.lax.dynamic_update_index_in_dim(so_far, jax.vmap(of_draw)(lanes[k]), k, axis=0)
+
+        done = jax.lax.fori_loop(0, used, put, empty)
+        return done.reshape(groups * LANES, *like.shape)
+
+    on_device = [Rows(part.where, jax.device_put(part.x)) for part in parts]
+    first = 0
+    for block in run.blocks(count):
+        size = len(block) * one_draw
+        given[:size] = block.reshape(size, layout.dimension)
+        given[size:] = given[0]  # lanes of the last group that no draw is in
+        vectors, used = jax.device_put((given, np.int32(-(-size // LANES))))
+        for part in on_device:
+            values = np.asarray(values_of(vectors, used, part.x))[:size]
+            values = values.reshape(*block.shape[:3], *like.shape)
+            if has_rows:
+                values = values[:, :, :, : part.where.stop - part.where.start]
+            yield Piece(first, part.where, values)
+        first += len(block)
+
+
+def value_shape(run: Run, function: Callable[[Params, Any], jax.Array], x: Any) -> jax.ShapeDtypeStruct:
+    """What `function(params, x)` gives for one draw, found without computing it; refused where it is not an array."""
+    vector = jax.ShapeDtypeStruct((run.layout.dimension,), run.layout.dtype)
+    value = jax.eval_shape(lambda w, x: function(run.layout.unravel(w), x), vector, x)
+    if not isinstance(value, jax.ShapeDtypeStruct):
+        raise TypeError(f"the function must return one array; it returned a {type(value).__name__}. Stack its arrays.")
+    return value
+
+
+def mean_over_draws(
+    run: Run, function: Callable[[Params, Any], jax.Array], parts: Sequence[Rows], shape: Sequence[int], has_rows: bool
+) -> np.ndarray:
+    """The mean of `function(params, x)` over draws and chains, summed in float64: (agent, *shape)."""
+    total = np.zeros((run.copies, *shape))
+    for piece in pieces(run, function, parts, has_rows):
+        total[(slice(None), piece.rows) if has_rows else ()] += piece.values.sum(axis=(0, 1), dtype=float)
+    return np.broadcast_to(total / (run.num_draws * run.num_chains), (run.network.size, *shape))
 
 
 def expectation(run: Run, function: Callable[[Params], jax.Array]) -> np.ndarray:
     """The mean of `function(params)` over each agent's draws and chains: an array (agent, ...)."""
-    draws, chains, agents, dimension = run.positions.shape
-    copies = 1 if run.sampler.replicated else agents
-    flat = run.positions[:, :, :copies].reshape(draws * chains, copies, dimension)
-    total: np.ndarray | float = 0.0
-    for first in range(0, len(flat), DRAWS_AT_ONCE):
-        block = flat[first : first + DRAWS_AT_ONCE]
-        # The last block is filled up, with weight zero, so that one compiled function serves all.
-        fill = DRAWS_AT_ONCE - len(block)
-        weights = np.repeat([1.0, 0.0], [len(block), fill]).astype(flat.dtype)
-        block = np.concatenate([block, np.repeat(block[:1], fill, axis=0)])
-        total = total + np.asarray(_weighted_sum(function, run.layout, block, weights), dtype=float)
-    mean = np.asarray(total) / len(flat)
-    return np.broadcast_to(mean, (agents, *mean.shape[1:]))
 
+    def of_draw(params: Params, _: Any) -> jax.Array:
+        return function(params)
 
-@jax.jit(static_argnums=(0, 1))
-def _weighted_sum(
-    function: Callable[[Params], jax.Array], layout: Layout, block: jax.Array, weights: jax.Array
-) -> jax.Array:
-    values = jax.lax.map(jax.vmap(lambda w: function(layout.unravel(w))), block)
-    return jnp.tensordot(weights, values, axes=1)
+    like = value_shape(run, of_draw, ())
+    return mean_over_draws(run, of_draw, [Rows(slice(0), ())], like.shape, has_rows=False)

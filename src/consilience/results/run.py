@@ -1,21 +1,42 @@
-"""A finished run."""
+"""A run: what was drawn, in memory or on disk, and what can be asked of it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from .._types import Params
+from .._types import Batch, Params
 from ..network import Network
-from ..posterior import Layout
+from ..posterior import Layout, Posterior
 from ..runtimes.traffic import Traffic
-from ..samplers import Sampler
+from .draws import Draws, blocks
 from .summary import Summary, summarize
 
-DRAWS_AT_ONCE = 64
+
+class Described(Protocol):
+    """What a run says of its sampler; every sampler can, and so can a record of one."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def bias(self) -> str | None: ...
+
+    @property
+    def replicated(self) -> bool: ...
+
+
+class Moments(NamedTuple):
+    """Of what `moments=` named, over a run's draws: pytrees of arrays (agent, chain, ...)."""
+
+    draws: int
+    mean: Params
+    variance: Params
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -23,44 +44,101 @@ class Run:
     """The draws of every agent and chain, what the sampler said of them, and what they cost.
 
     Attributes:
-      positions: the draws as they came, (draws, chains, agents, dimension); `draws` is what to use. A chain that all
-        agents hold is stored once, and shown for each.
+      kept: what was kept of the draws, (draw, chain, copy, number): one copy for every agent, or one for all. On disk
+        where the run has a folder, and read from there block by block; `draws` is what to use where it fits in memory.
+      raw_stats: the sampler's own figures, (draw, chain, copy) each.
+      layout: how a draw's numbers make up the parameters.
       traffic: rounds, messages and bytes, warm-up included.
       iterations: per chain, warm-up included.
       thin: iterations per kept draw.
-      seconds: from the first compilation to the last draw.
+      seconds: from the first compilation to the last draw, interruptions left out.
+      planned: draws; fewer are there where a run was interrupted.
+      posterior: what was sampled, and `shards`, the agents' data: None where the run was loaded without them.
+      parameters: how what was sampled lies in a vector; `layout` is of what was kept.
+      rows: how many examples each agent has.
+      moments: running moments, where they were asked for.
+      folder: where it is on disk, if it is.
+      facts: where it comes from: settings, versions, fingerprints.
     """
 
-    positions: np.ndarray
-    raw_stats: dict[str, np.ndarray]
+    kept: Draws
+    raw_stats: Mapping[str, np.ndarray]
     layout: Layout
-    sampler: Sampler
+    sampler: Described
     network: Network
     iterations: int
     thin: int
     traffic: Traffic
     seconds: float
+    planned: int | None = None
+    posterior: Posterior | None = None
+    shards: Sequence[Batch] | None = None
+    parameters: Layout | None = None
+    rows: tuple[int, ...] | None = None
+    moments: Moments | None = None
+    folder: Path | None = None
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    # --- draws -------------------------------------------------------------------------------------
+
+    @property
+    def num_draws(self) -> int:
+        return self.kept.shape[0]
+
+    @property
+    def num_chains(self) -> int:
+        return self.kept.shape[1]
+
+    @property
+    def copies(self) -> int:
+        """1 where all agents hold the same draws, else the number of agents."""
+        return self.kept.shape[2]
+
+    @property
+    def is_complete(self) -> bool:
+        return self.planned is None or self.num_draws >= self.planned
+
+    def blocks(self, count: int | None = None) -> Iterator[np.ndarray]:
+        """What was kept, in order, as arrays (draw, chain, copy, number) of a few megabytes, or of `count` draws."""
+        return blocks(self.kept, count)
+
+    def series(self, numbers: Sequence[int] | np.ndarray) -> np.ndarray:
+        """Some numbers of every draw: (draw, chain, copy, len(numbers))."""
+        empty = np.empty((0, *self.kept.shape[1:3], len(numbers)), self.kept.dtype)
+        return np.concatenate([empty, *(block[..., numbers] for block in self.blocks())])
+
+    @cached_property
+    def positions(self) -> np.ndarray:
+        """All that was kept, (draw, chain, agent, number): of draws on disk, this reads everything into memory."""
+        whole = self.kept if isinstance(self.kept, np.ndarray) else self.kept[:]
+        return _for_all_agents(whole, self.network.size)
 
     @cached_property
     def draws(self) -> Params:
-        """The parameters' pytree, every leaf an array (agent, chain, draw, ...)."""
+        """The parameters' pytree, every leaf an array (agent, chain, draw, ...). Of draws on disk, this reads
+        everything into memory; `to_arviz()` and `blocks()` do not.
+        """
         return self.layout.unravel(_agents_first(self.positions))
 
     @cached_property
     def stats(self) -> dict[str, np.ndarray]:
         """The sampler's own figures, (agent, chain, draw), averaged over the iterations behind each draw."""
-        return {name: _agents_first(values) for name, values in self.raw_stats.items()}
+        return {
+            name: _agents_first(_for_all_agents(values, self.network.size)) for name, values in self.raw_stats.items()
+        }
+
+    # --- what it says ------------------------------------------------------------------------------
 
     @cached_property
     def consensus_error(self) -> float:
-        """How far an agent is from the network mean: root mean square over draws and parameters, in posterior sd."""
-        if self.network.size == 1 or self.sampler.replicated:
+        """How far an agent is from the network mean: root mean square over draws and numbers, in posterior sd."""
+        if self.copies == 1 or not self.num_draws or not self.layout.dimension:
             return 0.0
         with np.errstate(all="ignore"):  # a diverged run, and one that never moved, have none: NaN or infinite
-            center = self.positions.mean(axis=(0, 1, 2), dtype=float)
+            center = sum(block.sum(axis=(0, 1), dtype=float) for block in self.blocks()).mean(axis=0)
+            center = center / (self.num_draws * self.num_chains)
             apart = spread = 0.0
-            for first in range(0, len(self.positions), DRAWS_AT_ONCE):  # no copy of all draws is made
-                block = self.positions[first : first + DRAWS_AT_ONCE]
+            for block in self.blocks():
                 mean = block.mean(axis=2, keepdims=True, dtype=float)
                 apart = apart + ((block - mean) ** 2).mean(axis=2).sum(axis=(0, 1))
                 spread = spread + ((mean - center) ** 2).sum(axis=(0, 1, 2))
@@ -72,7 +150,7 @@ class Run:
         step.
         """
         accepted = self.stats.get("is_accepted", self.stats.get("acceptance_rate"))
-        return None if accepted is None else float(accepted.mean())
+        return None if accepted is None or not accepted.size else float(accepted.mean())
 
     @cached_property
     def divergences(self) -> int | None:
@@ -91,17 +169,17 @@ class Run:
     @property
     def distinct_chains(self) -> int:
         """Chains, times the agents where each has its own."""
-        _, chains, agents, _ = self.positions.shape
-        return chains if self.sampler.replicated else chains * agents
+        return self.num_chains * (1 if self.sampler.replicated else self.network.size)
 
     def _iterations_with(self, stat: str) -> int | None:
         if stat not in self.raw_stats:
             return None
-        values = self.raw_stats[stat][:, :, :1] if self.sampler.replicated else self.raw_stats[stat]
+        values = self.raw_stats[stat]
+        values = values[:, :, :1] if self.sampler.replicated else values
         return round(float(values.sum(dtype=float)) * self.thin)
 
     def summary(self, agent: int | None = None, diagnosed: int | None = 2000) -> Summary:
-        """Mean, sd, ESS and R-hat of every parameter, agreement, acceptance, cost, and warnings; prints as a table.
+        """Mean, sd, ESS and R-hat of every parameter, agreement, acceptance, cost, and a verdict; prints as a table.
 
         Args:
           agent: of this agent alone. Without it, means and sds are averaged over the agents, and the smallest ESS and
@@ -111,18 +189,79 @@ class Run:
         """
         return summarize(self, agent, diagnosed)
 
-    def to_arviz(self) -> Any:
-        """An xarray DataTree as ArviZ reads it: posterior and sample_stats, with dimensions agent, chain, draw."""
+    def to_arviz(self, log_likelihood: bool = False, posterior_predictive: bool = False, seed: int = 0) -> Any:
+        """An xarray DataTree as ArviZ reads it, with dimensions agent, chain, draw and the model's own.
+
+        posterior and sample_stats are always there; draws on disk stay there until they are used. observed_data is
+        there where the run knows its data; its examples, like those of the next two, are all agents', one agent after
+        the other, and `owner` says whose each is.
+
+        Args:
+          log_likelihood: of every example under every draw, as ArviZ's `loo` needs it: (agent, chain, draw, example).
+          posterior_predictive: new observations, one for every example and draw, from the model's own `predictive`.
+          seed: of those.
+        """
         from .arviz import data_tree
 
-        return data_tree(self)
+        return data_tree(self, log_likelihood, posterior_predictive, seed)
+
+    # --- what it predicts --------------------------------------------------------------------------
+
+    def predict(self, function: Callable[[Params, Any], Any], x: Any, rows_at_once: int = 1024) -> np.ndarray:
+        """The posterior mean of `function(params, x)`, as each agent sees it: (agent, ...).
+
+        Args:
+          rows_at_once: of x, computed together. A function that looks across rows needs `len(x)`.
+        """
+        from .predictive import predict
+
+        return predict(self, function, x, rows_at_once)
+
+    def evaluate(self, test: Batch, *, task: Any = None, ood: Any = None) -> Any:
+        """How well the posterior predictive of each agent does on held-out data: accuracy, NLL, Brier score,
+        calibration and more for classifiers, RMSE, NLL and coverage for regressors. Kept with the run, for its report.
+
+        Args:
+          test: examples like the agents' own.
+          task: what is predicted; left out, what the posterior says of itself (`cs.Posterior.classifier` and
+            `.regressor` do).
+          ood: inputs from elsewhere, that a classifier should be unsure of.
+        """
+        from .predictive import evaluate
+        from .saved_scores import save_scores
+
+        scores = evaluate(self, test, task=task, ood=ood)
+        self.__dict__["evaluation"] = scores
+        if self.folder is not None:
+            save_scores(self.folder, scores)
+        return scores
+
+    @cached_property
+    def evaluation(self) -> Any:
+        """The scores of the last `evaluate`, of this run or of the one it was loaded from; None before the first."""
+        from .saved_scores import read_scores
+
+        return None if self.folder is None else read_scores(self.folder)
+
+    def report(self, path: str | Path = "report.html", title: str | None = None) -> Path:
+        """Write one self-contained page about the run: open it in any browser, or print it."""
+        from ..report.page import report
+
+        return report([self], Path(path), title)
 
     def __repr__(self) -> str:
-        draws, chains, agents, dimension = self.positions.shape
+        agents = self.network.size
+        chains = self.num_chains
         return (
             f"Run({self.sampler.name} on {self.network.name}: {agents} agent{'s' * (agents > 1)} × "
-            f"{chains} chain{'s' * (chains > 1)} × {draws} draws of {dimension} parameters, {self.seconds:.1f} s)"
+            f"{chains} chain{'s' * (chains > 1)} × {self.num_draws} draws of {self.layout.dimension} parameters, "
+            f"{self.seconds:.1f} s)"
         )
+
+
+def _for_all_agents(values: np.ndarray, agents: int) -> np.ndarray:
+    """(draw, chain, agent, ...) of what is kept for every agent, or once for all: a view."""
+    return np.broadcast_to(values, (*values.shape[:2], agents, *values.shape[3:]))
 
 
 def _agents_first(values: np.ndarray) -> np.ndarray:

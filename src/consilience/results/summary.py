@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .._checks import whole_number
-from .._extras import require
 from ..runtimes.traffic import Traffic
+from .diagnostics import FEWEST_DRAWS, all_finite, chain_diagnostics, energy_fractions, mean_and_sd, never_moved
+from .verdict import R_HAT_LIMIT, verdict
 
 if TYPE_CHECKING:
     from .run import Run
 
-R_HAT_LIMIT = 1.01
 SHOWN_ROWS = 20
-TAIL = (0.05, 0.95)
-FEWEST_DRAWS = 4  # arviz-stats has no diagnostics of shorter chains
+WIDTH = 100
 
 
 @dataclass(frozen=True)
@@ -25,31 +25,35 @@ class Summary:
     """One row per parameter, and the facts of the run. `print` it, or read `columns`.
 
     Attributes:
+      verdict: what the figures say, in words.
       names: of the parameters, `w[3, 1]`.
-      columns: mean, sd, ess_bulk, ess_tail, r_hat: one array each, in the order of `names`.
+      columns: mean, sd, mcse_mean, ess_bulk, ess_tail, r_hat: one array each, in the order of `names`.
       consensus_error: distance of an agent from the network mean, in posterior sd.
       acceptance: fraction of proposals taken, None without a Metropolis step.
       divergences: iterations that diverged, None where the sampler has none.
       redone: iterations that were redone to keep the agents in step, None where each has a chain of its own.
+      e_bfmi: the energy's fraction of missing information, one number a chain, None where the sampler has no energy.
       iterations: behind the kept draws, of all chains.
       warnings: what must be known before these numbers are used.
     """
 
     title: str
+    verdict: str
     names: tuple[str, ...]
     columns: dict[str, np.ndarray]
     consensus_error: float
     acceptance: float | None
     divergences: int | None
     redone: int | None
+    e_bfmi: np.ndarray | None
     iterations: int
     traffic: Traffic
     warnings: tuple[str, ...]
 
     def __str__(self) -> str:
         shown = self._rows()
-        width = max(len("parameter"), *(len(self.names[k]) for k in shown))
-        lines = [self.title, ""]
+        width = max([len("parameter"), *(len(self.names[k]) for k in shown)])
+        lines = [self.title, *textwrap.wrap(self.verdict, WIDTH), ""]
         lines.append(f"{'parameter':<{width}}" + "".join(f"{name:>11}" for name in self.columns))
         for k in shown:
             cells = (
@@ -68,6 +72,7 @@ class Summary:
             f"acceptance       {acceptance}",
             *self._counted("divergences", self.divergences),
             *self._counted("redone", self.redone),
+            *([] if self.e_bfmi is None else [f"E-BFMI           {self.e_bfmi.min():.2f} in the worst chain"]),
             f"sent             {self.traffic.rounds:,} rounds, {self.traffic.messages:,} messages, "
             f"{self.traffic.bytes / 1e6:,.1f} MB",
         ]
@@ -85,28 +90,32 @@ class Summary:
 
 def summarize(run: Run, agent: int | None = None, diagnosed: int | None = None) -> Summary:
     """The summary of all agents, or of one."""
-    last = run.network.size - 1
-    everyone = [0] if run.sampler.replicated else list(range(last + 1))  # one chain, on all agents
-    chosen = everyone if agent is None else [whole_number("agent", agent, 0, last)]
-    draws = np.moveaxis(run.positions[:, :, chosen], (2, 1, 0), (0, 1, 2))  # (agent, chain, draw, parameter)
+    if agent is not None:
+        whole_number("agent", agent, 0, run.network.size - 1)
+    copies = list(range(run.copies)) if agent is None or run.copies == 1 else [agent]
+    names = parameter_names(run)
     with np.errstate(all="ignore"):  # of a diverged run the figures are NaN, and a warning says why
-        columns = {
-            "mean": draws.mean(axis=(1, 2), dtype=float).mean(axis=0),
-            "sd": draws.std(axis=(1, 2), dtype=float).mean(axis=0),
-        }
-        columns |= _diagnostics(draws, diagnosed)
-    accepted = run.stats.get("is_accepted", run.stats.get("acceptance_rate"))
+        mean, sd = mean_and_sd(run)
+        columns = {"mean": mean[copies].mean(axis=0), "sd": sd[copies].mean(axis=0)}
+        columns |= chain_diagnostics(run, copies, diagnosed)
+        energy = energy_fractions(run)
+    accepted = run.raw_stats.get("is_accepted", run.raw_stats.get("acceptance_rate"))
+    chosen = slice(None) if agent is None or accepted is None or accepted.shape[2] == 1 else [agent]
+    is_finite = all_finite(run)
+    stuck = int(never_moved(run)[:, copies].sum()) if run.num_draws >= FEWEST_DRAWS and names else 0
     return Summary(
         title=f"{run!r}" + ("" if agent is None else f", agent {agent}"),
-        names=parameter_names(run),
+        verdict=verdict(run, columns, names, energy, is_finite, stuck),
+        names=names,
         columns=columns,
         consensus_error=run.consensus_error,
-        acceptance=None if accepted is None else float(accepted[chosen].mean()),
+        acceptance=None if accepted is None or not accepted.size else float(accepted[:, :, chosen].mean()),
         divergences=run.divergences,
         redone=run.redone,
-        iterations=run.positions.shape[0] * run.distinct_chains * run.thin,
+        e_bfmi=energy,
+        iterations=run.num_draws * run.distinct_chains * run.thin,
         traffic=run.traffic,
-        warnings=_warnings(run, chosen, columns),
+        warnings=_warnings(run, len(copies), columns, is_finite, stuck),
     )
 
 
@@ -119,53 +128,25 @@ def parameter_names(run: Run) -> tuple[str, ...]:
     )
 
 
-def _diagnostics(draws: np.ndarray, most: int | None) -> dict[str, np.ndarray]:
-    """The worst over agents of bulk and tail ESS and of rank-normalised R-hat, by arviz-stats.
-
-    Of at most `most` series, parameters evenly spaced; NaN elsewhere, and where a chain never moved: arviz would call
-    constant draws perfect.
-    """
-    stats = require("arviz_stats.base", "report").array_stats
-    agents, _, length, dimension = draws.shape
-    some = np.unique(np.linspace(0, dimension - 1, min(dimension, max(1, (most or draws.size) // agents))).astype(int))
-    series = draws[..., some].astype(float)
-    axes = {"chain_axis": 1, "draw_axis": 2}
-    stuck = (np.ptp(series, axis=2) == 0).any(axis=(0, 1))
-    columns = {name: np.full(dimension, np.nan) for name in ("ess_bulk", "ess_tail", "r_hat")}
-    if length >= FEWEST_DRAWS:
-        worst = {
-            "ess_bulk": stats.ess(series, method="bulk", **axes).min(axis=0),
-            "ess_tail": stats.ess(series, method="tail", prob=TAIL, **axes).min(axis=0),
-            "r_hat": stats.rhat(series, method="rank", **axes).max(axis=0),
-        }
-        for name, values in worst.items():
-            columns[name][some] = np.where(stuck, np.nan, values)
-    return columns
-
-
-def _warnings(run: Run, agents: list[int], columns: dict[str, np.ndarray]) -> tuple[str, ...]:
+def _warnings(run: Run, copies: int, columns: dict[str, np.ndarray], is_finite: bool, stuck: int) -> tuple[str, ...]:
     """What the numbers do not say by themselves, the gravest first."""
     found = []
     if run.sampler.bias is not None:
         found.append(f"biased by design: {run.sampler.bias}")
-    positions = run.positions[:, :, agents]
-    draws, chains = positions.shape[:2]
-    if not all(np.isfinite(values).all() for values in (positions, *run.stats.values())):
+    if not is_finite:
         found.append("not all is finite: the sampler diverged. Use smaller steps.")
     if run.divergences:
         found.append(
             f"{run.divergences} iterations diverged: the posterior has places that these steps are too large for, and "
             f"draws near them are missing. Raise target_acceptance, or reparametrise."
         )
-    if draws < FEWEST_DRAWS:
+    if run.num_draws < FEWEST_DRAWS:
         found.append(f"fewer than {FEWEST_DRAWS} draws a chain: neither ESS nor R-hat can be had.")
     else:
-        frozen = (np.ptp(positions, axis=0) == 0).all(axis=-1).sum()
-        if frozen:
-            found.append(
-                f"{frozen} of {chains * len(agents)} chains never moved: no proposal was taken. Use smaller steps."
-            )
-        if chains == 1:
+        if stuck:
+            of = run.num_chains * copies
+            found.append(f"{stuck} of {of} chains never moved: no proposal was taken. Use smaller steps.")
+        if run.num_chains == 1:
             found.append("one chain: R-hat, which compares chains, says nothing. Use num_chains=4.")
     diagnosed = int((~np.isnan(columns["ess_bulk"])).sum())
     high = int((columns["r_hat"] > R_HAT_LIMIT).sum())

@@ -14,19 +14,19 @@ Report = Callable[[int], None]  # called with the number of iterations just done
 
 
 @contextmanager
-def progress_bar(label: str, total: int, shown: bool = True) -> Iterator[Report]:
-    """Shows how many of `total` iterations are done, and how fast."""
-    if not shown:
+def progress_bar(label: str, total: int, done: int = 0) -> Iterator[Report]:
+    """Shows how many of `total` iterations are done, `done` of them before, and how fast; nothing without a label."""
+    if not label:
         yield lambda done: None
     elif sys.stderr.isatty() and importlib.util.find_spec("rich") is not None:
-        with _rich_bar(label, total) as report:
+        with _rich_bar(label, total, done) as report:
             yield report
     else:
-        yield _lines(label, total)
+        yield _lines(label, total, done)
 
 
 @contextmanager
-def _rich_bar(label: str, total: int) -> Iterator[Report]:
+def _rich_bar(label: str, total: int, before: int) -> Iterator[Report]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -38,7 +38,7 @@ def _rich_bar(label: str, total: int) -> Iterator[Report]:
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(label, total=total, rate="compiling")
+        task = bar.add_task(label, total=total, completed=before, rate="compiling")
 
         def report(done: int) -> None:
             bar.advance(task, done)
@@ -48,9 +48,9 @@ def _rich_bar(label: str, total: int) -> Iterator[Report]:
         yield report
 
 
-def _lines(label: str, total: int) -> Report:
+def _lines(label: str, total: int, before: int) -> Report:
     began = spoke = time.monotonic()
-    so_far = 0
+    so_far = before
 
     def report(done: int) -> None:
         nonlocal so_far, spoke
@@ -58,7 +58,7 @@ def _lines(label: str, total: int) -> Report:
         now = time.monotonic()
         if so_far == total or now - spoke >= LINE_SECONDS:
             spoke = now
-            rate = so_far / max(now - began, 1e-9)
+            rate = (so_far - before) / max(now - began, 1e-9)
             print(f"{label}: {so_far:,} of {total:,} iterations, {rate:,.0f} it/s", file=sys.stderr, flush=True)
 
     return report

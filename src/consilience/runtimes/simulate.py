@@ -5,6 +5,9 @@ drawn for a block of iterations at a time. Kept draws go into a buffer of fixed 
 full or half a second has passed: the numbers of iterations are arguments of the compiled function, so no length of run
 compiles anything anew, and no length of chunk changes a draw.
 
+What is kept of a draw may be a function of the parameters, and its running moments may be all that is wanted: both are
+worked out on the device, over the buffer, so that nothing else leaves it.
+
 A replicated chain is the same on all agents. It is moved and stored once: inside the agents' `vmap` only the local log
 densities have an axis of agents, their sum has none, and all that follows from it is done once, not m times.
 """
@@ -14,7 +17,7 @@ from __future__ import annotations
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -28,9 +31,12 @@ from .._types import Key, LogDensity
 from ..consensus import EdgeLists, edge_lists, no_edges
 from ..network import Network
 from ..posterior import Layout, LocalLogDensity, Posterior, Shard, StartValues, check_start, start_values
+from ..posterior.view import View
 from ..samplers import Kernel, Sampler
 from .fingerprint import fingerprint
 from .lanes import AGENTS, Exchange, LaneNeighbors
+from .moments import MOMENTS, Accumulated, accumulate, nothing_accumulated, read_moments
+from .snapshot import from_arrays, to_arrays
 from .traffic import Traffic, price
 
 BUFFER_BYTES = 32 << 20  # of kept draws on the device
@@ -46,7 +52,7 @@ COMPILED_FOR = ("jax_default_matmul_precision", "jax_default_device")
 class Chunk(NamedTuple):
     """What left the device: consecutive draws and what was measured while they were drawn."""
 
-    positions: np.ndarray  # (draws, chains, copies, dimension): a copy for every agent, or one for all
+    positions: np.ndarray  # (draws, chains, copies, numbers) kept: a copy for every agent, or one for all
     stats: dict[str, np.ndarray]  # info fields, (draws, chains, copies), averaged over the iterations behind a draw
     iterations: int
     traffic: Traffic
@@ -68,6 +74,8 @@ class Model(NamedTuple):
     posterior: Posterior
     layout: Layout
     one_copy: bool  # of the state, for all agents
+    view: View  # of a draw: what is kept
+    averaged: View | None  # of a draw: what running moments are taken of
 
     def logdensity(self, shard: Shard, size: int) -> LogDensity:
         """ℓ_i of the vector of parameters."""
@@ -99,6 +107,8 @@ class Simulation:
       key: of the whole run. Chain c uses fold_in(key, c), its iteration t fold_in of that with t.
       one_copy: of a replicated chain for all agents. Without it every agent moves a copy of its own, as it would on a
         machine of its own, and the protocol that keeps the copies alike is put to work.
+      view: what is kept of a draw; None: the parameters.
+      averaged: what `moments` are taken of, draw by draw; None: of nothing.
     """
 
     def __init__(
@@ -111,6 +121,8 @@ class Simulation:
         positions: jax.Array,
         key: Key,
         one_copy: bool = True,
+        view: View | None = None,
+        averaged: View | None = None,
     ) -> None:
         self.network = network
         self.copies = 1 if sampler.replicated and one_copy else network.size
@@ -124,23 +136,28 @@ class Simulation:
 
         self._exchanges: list[Exchange] = []
         self.start_traffic = Traffic()
-        self.model = model = Model(posterior, layout, sampler.replicated and one_copy)
+        view = view or View.of(layout)
+        self.model = model = Model(posterior, layout, sampler.replicated and one_copy, view, averaged)
         start, (state, _) = jax.make_jaxpr(partial(_start, model, observe=self._charge_start), return_shape=True)(
             self.inputs, positions
         )
         noise = _noise_shape(model, self.inputs)
         move = jax.make_jaxpr(partial(_move, model, observe=self._read_off))(self.inputs, noise, state)
-        draw_bytes = math.prod(state.position.shape) * layout.dtype.itemsize
+        lanes = state.position.shape[:-1]  # chains, and agents where each has a copy
+        moments = None if averaged is None else nothing_accumulated(lanes, averaged.layout)
+        seen = jax.make_jaxpr(partial(_seen, model))(_buffer(1, state.position), moments, jnp.int32(1))
+        draw_bytes = max(math.prod(state.position.shape) * layout.dtype.itemsize, view.bytes * math.prod(lanes))
         noise_bytes = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(noise))
         self.program = Program(
             jax.tree.structure(self.inputs),
-            fingerprint(start, move),
+            fingerprint(start, move, seen),
             tuple(str(getattr(jax.config, name)) for name in COMPILED_FOR),
             buffer=max(1, min(BUFFER_DRAWS, BUFFER_BYTES // draw_bytes)),
             block=max(1, min(NOISE_ITERATIONS, NOISE_BYTES // max(1, noise_bytes))),
         )
-        self._compiled = _compiled(self.program, model, self.inputs, positions, state)
+        self._compiled = _compiled(self.program, model, self.inputs, positions, state, moments)
         self.state, values = self._compiled.start(self.inputs, positions)
+        self.moments: Accumulated | None = moments
         check_start(*map(np.asarray, values))
         self._seconds_per_iteration: float | None = None
 
@@ -154,21 +171,39 @@ class Simulation:
         """Keep which collectives an iteration has."""
         self._exchanges = [exchange._replace(times=0) for exchange in exchanges]
 
-    def advance(self, draws: int, thin: int) -> Chunk:
-        """`draws` × `thin` iterations, of which every `thin`-th is kept; at most the buffer's number of draws."""
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """All that going on from here needs."""
+        moments = {} if self.moments is None else self.moments._asdict()
+        return {**to_arrays(self.state), **{f"{MOMENTS}{name}": np.array(value) for name, value in moments.items()}}
+
+    def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
+        """Go on from a snapshot of the same run."""
+        self.state = from_arrays(self.state, snapshot)
+        if self.moments is not None:
+            self.moments = read_moments(snapshot)
+
+    def advance(self, draws: int, thin: int, seen: bool = True) -> Chunk:
+        """`draws` × `thin` iterations, of which every `thin`-th is kept; at most the buffer's number of draws.
+
+        Args:
+          seen: whether these draws count for the moments, and what is kept of them is worked out.
+        """
         if draws > self.program.buffer:
             raise ValueError(f"{draws} draws at once do not fit into the buffer of {self.program.buffer}.")
         began = time.perf_counter()
-        self.state, positions, stats, counts = self._compiled.advance(
-            self.inputs, self.state, jnp.int32(draws), jnp.int32(thin)
+        self.state, self.moments, kept = self._compiled.advance(
+            self.inputs, self.state, self.moments, jnp.int32(draws), jnp.int32(thin), jnp.int32(draws * seen)
         )
         # Cut on the host, where no length has to be compiled; copied, so that no buffer outlives its chunk.
         chains = (draws, self.chains, self.copies)
+        stats = kept.stats._asdict()
+        if self.copies > 1:
+            stats["disagreement"] = kept.disagreement
         chunk = Chunk(
-            np.asarray(positions)[:draws].reshape(*chains, -1).copy(),
-            {name: np.asarray(values)[:draws].reshape(chains).copy() for name, values in stats._asdict().items()},
+            np.asarray(kept.positions)[:draws].reshape(*chains, kept.positions.shape[-1]).copy(),
+            {name: np.asarray(values)[:draws].reshape(chains).copy() for name, values in stats.items()},
             draws * thin,
-            self._traffic(np.asarray(counts, dtype=np.int64).sum(axis=0)),
+            self._traffic(np.asarray(kept.counts, dtype=np.int64).sum(axis=0)),
         )
         self._seconds_per_iteration = (time.perf_counter() - began) / chunk.iterations
         return chunk
@@ -185,7 +220,7 @@ class Simulation:
         """Iterations whose draws are not kept: one draw a chunk, the last of many."""
         while iterations > 0:
             count = min(iterations, self._iterations_at_once())
-            yield self.advance(1, count)
+            yield self.advance(1, count, seen=False)
             iterations -= count
 
     def draws(self, count: int, thin: int = 1) -> Iterator[Chunk]:
@@ -213,17 +248,19 @@ class Compiled(NamedTuple):
 _kept: OrderedDict[Program, Compiled] = OrderedDict()
 
 
-def _compiled(program: Program, model: Model, inputs: Inputs, positions: jax.Array, state: Any) -> Compiled:
+def _compiled(
+    program: Program, model: Model, inputs: Inputs, positions: jax.Array, state: Any, moments: Any
+) -> Compiled:
     """The executables of a program; the least recently used go when there are many.
 
     Compiled at once and for good: traced later, the model's own code might have come to mean something else.
     """
     if program not in _kept:
         count = jnp.int32(1)
-        advance = jax.jit(partial(_advance, program, model), donate_argnames="state")
+        advance = jax.jit(partial(_advance, program, model), donate_argnames=("state", "moments"))
         _kept[program] = Compiled(
             jax.jit(partial(_start, model)).lower(inputs, positions).compile(),
-            advance.lower(inputs, state, count, count).compile(),
+            advance.lower(inputs, state, moments, count, count, count).compile(),
         )
     _kept.move_to_end(program)
     while len(_kept) > COMPILED_PROGRAMS:
@@ -333,7 +370,26 @@ def _counts(times: list[jax.Array]) -> jax.Array:
     return jnp.array([together, by_chains], jnp.int32).reshape(2, len(times))
 
 
-def _advance(program: Program, model: Model, inputs: Inputs, state: Any, draws: jax.Array, thin: jax.Array) -> Any:
+class Kept(NamedTuple):
+    """A buffer of draws."""
+
+    positions: jax.Array
+    stats: Any
+    counts: jax.Array
+    disagreement: jax.Array | None
+
+
+def _advance(
+    program: Program,
+    model: Model,
+    inputs: Inputs,
+    state: Any,
+    moments: Accumulated | None,
+    draws: jax.Array,
+    thin: jax.Array,
+    seen: jax.Array,
+) -> tuple[Any, Accumulated | None, Kept]:
+    """`draws` × `thin` iterations; the first `seen` of the draws are looked at."""
     first = state.iteration
     iterations = draws * thin
 
@@ -354,7 +410,50 @@ def _advance(program: Program, model: Model, inputs: Inputs, state: Any, draws: 
     state, (positions, stats, counts) = lax.fori_loop(
         0, blocks, iterate_block, (state, _empty(program.buffer, model, inputs, state))
     )
-    return state, positions, stats, counts
+    kept, disagreement, moments = _seen(model, positions, moments, seen)
+    return state, moments, Kept(kept, stats, counts, disagreement)
+
+
+def _seen(
+    model: Model, positions: jax.Array, moments: Accumulated | None, count: jax.Array
+) -> tuple[jax.Array, jax.Array | None, Accumulated | None]:
+    """Of a buffer of draws (draw, chain, [agent,] dimension), the first `count` of which are looked at: what is kept of
+    them, how far each agent is from the mean of all (root mean square over parameters), and the moments.
+
+    One draw after the other, so that the moments are the same however a run is cut into chunks.
+    """
+    lanes = positions.ndim - 2
+    disagreement = None
+    if lanes == 2:
+        apart = positions - positions.mean(axis=-2, keepdims=True)
+        disagreement = jnp.sqrt(jnp.square(apart).mean(axis=-1))
+    if model.view.function is None and model.averaged is None:
+        return positions, disagreement, moments
+
+    def of_lanes(view: View, draw: jax.Array) -> jax.Array:
+        function: Callable[[jax.Array], jax.Array] = view
+        for _ in range(lanes):
+            function = jax.vmap(function)
+        return function(positions[draw])
+
+    def look(draw: jax.Array, carry: Any) -> Any:
+        kept, moments = carry
+        if model.view.function is not None:
+            kept = kept.at[draw].set(of_lanes(model.view, draw))
+        if model.averaged is not None:
+            moments = accumulate(moments, of_lanes(model.averaged, draw))
+        return kept, moments
+
+    kept = positions
+    if model.view.function is not None:
+        layout = model.view.layout
+        kept = jnp.zeros((*positions.shape[:-1], layout.dimension), layout.dtype)
+    kept, moments = lax.fori_loop(0, count, look, (kept, moments))
+    return kept, disagreement, moments
+
+
+def _buffer(draws: int, position: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((draws, *position.shape), position.dtype)
 
 
 def _empty(draws: int, model: Model, inputs: Inputs, state: Any) -> Any:
@@ -363,7 +462,7 @@ def _empty(draws: int, model: Model, inputs: Inputs, state: Any) -> Any:
     _, info, counts = jax.eval_shape(partial(_move, model), inputs, noise, state)
     stats = jax.tree.map(lambda leaf: jnp.zeros((draws, *leaf.shape), jnp.float32), info)
     return (
-        jnp.zeros((draws, *state.position.shape), state.position.dtype),
+        jnp.zeros(_buffer(draws, state.position).shape, state.position.dtype),
         stats,
         jnp.zeros((draws, *counts.shape), counts.dtype),
     )

@@ -37,9 +37,9 @@ from .base import Kernel
 
 MOST_ATTEMPTS = 5
 GOLDEN_ANGLE = np.pi * (3 - np.sqrt(5))
-# Of BlackJAX's infos: what a run keeps, where the kernel has it.
-KEPT = ("acceptance_rate", "is_accepted", "is_divergent", "num_integration_steps", "num_trajectory_expansions")
+# Of BlackJAX's infos, where the kernel has them: what agents must agree on, and what a run keeps.
 DECISIONS = ("is_accepted", "is_divergent", "num_integration_steps", "num_trajectory_expansions")
+KEPT = ("acceptance_rate", "energy", *DECISIONS)
 
 
 class ReplicatedState(NamedTuple):

@@ -1,0 +1,124 @@
+"""From a checked file to what `cs.sample` takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import partial
+from typing import Any
+
+import jax
+
+from .. import samplers
+from .._types import Key, Params
+from ..network import Network, network_from_spec
+from ..posterior import Posterior
+from ..posterior.shards import check_shards
+from ..samplers import Decentralized, Sampler
+from .config import Config
+from .data import Data, load_data
+from .ending import choose_from
+from .modules import call, named
+
+_KINDS: list[Any] = [kind for name in samplers.__all__ if is_dataclass(kind := getattr(samplers, name))]
+SAMPLERS = {kind.name: kind for kind in _KINDS if kind is not Decentralized}  # that one is made of Python functions
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run, ready to start."""
+
+    posterior: Posterior
+    data: Data
+    network: Network
+    sampler: Sampler
+    init: Params | Callable[[Key], Params] | None
+
+
+def build(config: Config) -> Job:
+    """All that the file describes, the quickest to check first."""
+    sampler = sampler_from(config.sampler)
+    network = network_from_spec(config.network.kind, config.network.weights, config.network.seed)
+    posterior, init = _posterior(config), _init(config)
+    data = load_data(config.data, config.split, config.folder, network.size)
+    _check_held_out(posterior, init, data)
+    return Job(posterior, data, network, sampler, init)
+
+
+def sampler_from(table: Mapping[str, Any]) -> Sampler:
+    """The sampler that the table names, with the settings that it has there."""
+    settings = dict(table)
+    name = settings.pop("name", "nuts")
+    if name not in SAMPLERS:
+        raise ValueError(f'[sampler] name = "{name}": there is no such sampler. {choose_from(str(name), [*SAMPLERS])}')
+    kind = SAMPLERS[name]
+    known = settings_of(kind)
+    for key in settings:
+        if key not in known:
+            raise ValueError(f"[sampler] {name} has no setting {key}. {choose_from(key, known)}")
+    for setting in fields(kind):
+        if setting.default is MISSING and setting.name not in settings:
+            raise ValueError(f"[sampler] {name} needs {setting.name}. Write, for example, {setting.name} = 0.01.")
+    try:
+        return kind(**{key: _value(value) for key, value in settings.items()})
+    except (ValueError, TypeError) as refusal:
+        raise ValueError(f"[sampler] {refusal}") from None
+
+
+def settings_of(kind: Any) -> list[str]:
+    """The settings that users write; what a sampler fills in by itself is not shown by its repr."""
+    return [setting.name for setting in fields(kind) if setting.init and setting.repr]
+
+
+def _value(value: Any) -> Any:
+    """Schedules are tables, and TOML's keys are text."""
+    if not isinstance(value, Mapping):
+        return value
+    return {int(key) if key.isdigit() else key: entry for key, entry in value.items()}
+
+
+def _posterior(config: Config) -> Posterior:
+    model = config.model
+    if model.numpyro is not None:
+        function = named("[model] numpyro", model.numpyro, config.folder)
+        return Posterior.from_numpyro(partial(function, **model.arguments) if model.arguments else function)
+    assert model.posterior is not None
+    found = named("[model] posterior", model.posterior, config.folder)
+    if not isinstance(found, Posterior) and callable(found):
+        found = call("[model] arguments", model.posterior, found, model.arguments)
+    if not isinstance(found, Posterior):
+        raise ValueError(
+            f"[model] posterior: {model.posterior} gives a {type(found).__name__}, and a cs.Posterior is needed. A "
+            f'function with numpyro.sample statements goes under numpyro = "{model.posterior}".'
+        )
+    return found
+
+
+def _init(config: Config) -> Any:
+    return None if config.model.init is None else named("[model] init", config.model.init, config.folder)
+
+
+def _check_held_out(posterior: Posterior, init: Any, data: Data) -> None:
+    """Refuse test rows that are not like the agents' own, or not for this model: before the run, and not after it."""
+    if data.test is None:
+        return
+    with _as_test_data():
+        first, test = check_shards([data.shards[0], data.test], 2)
+    bound = posterior.bind(first)
+    start = bound.init if init is None else init
+    if bound.task is None or start is None:
+        return
+    params = start(jax.random.key(0)) if callable(start) and jax.tree_util.all_leaves([start]) else start
+    with _as_test_data():
+        bound.task.check(1, params, test)
+
+
+@contextmanager
+def _as_test_data() -> Iterator[None]:
+    """Checks name agents; agent 1 is none here."""
+    try:
+        yield
+    except (ValueError, TypeError) as refusal:
+        refusal.args = (str(refusal).replace("agent 1", "the test data"),)
+        raise

@@ -1,0 +1,164 @@
+"""A run's data: a file's columns or a loader's arrays, as one shard per agent, with held-out rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from .._types import Batch
+from ..posterior import shard
+from ..posterior.shards import as_arrays, rows
+from .columns import Columns, read_columns
+from .config import DataTable, SplitTable
+from .modules import call, named
+
+PARTS = ("train", "test", "ood")
+MOST_SHOWN = 12  # agents
+
+
+@dataclass(frozen=True)
+class Data:
+    """What is sampled with, and what is scored on.
+
+    Attributes:
+      owners: the agents' names, where the data has them.
+    """
+
+    shards: list[Batch]
+    owners: tuple[str, ...] | None
+    test: Batch | None
+    ood: Batch | None
+
+    def __str__(self) -> str:
+        counts = [rows("data", part) for part in self.shards]
+        if self.owners is not None:
+            each = ", ".join(f"{name} {count}" for name, count in zip(self.owners, counts, strict=True))
+        elif len(counts) > MOST_SHOWN:
+            each = f"{min(counts)} to {max(counts)} each"
+        else:
+            each = ", ".join(map(str, counts))
+        held_out = "" if self.test is None else f", {rows('test', self.test):,} held out"
+        return f"{sum(counts):,} rows on {len(counts)} agent{'s' * (len(counts) > 1)} ({each}){held_out}"
+
+
+def load_data(data: DataTable, split: SplitTable, folder: Path, agents: int) -> Data:
+    """The data of `agents` agents."""
+    parts, owner = _from_file(data, folder) if data.loader is None else _from_loader(data, folder)
+    if isinstance(parts["train"], list):
+        for key in ("agent", "test_fraction", "standardize"):
+            if getattr(data, key):
+                raise ValueError(f"[data] {key}: the loader gives a list, one shard per agent. Leave {key} out.")
+        return Data(parts["train"], None, parts.get("test"), parts.get("ood"))
+    if data.test_fraction is not None:
+        if "test" in parts:
+            raise ValueError("[data] test_fraction: the loader gives a test set itself. Leave test_fraction out.")
+        parts, owner = _hold_out(parts, owner, data.test_fraction, data.test_seed)
+    if data.standardize:
+        parts = _standardized(parts)
+    owners = None
+    if owner is None:
+        shards = shard(parts["train"], agents, by=split.by, **_options(split))
+    else:
+        owners, indices = _by_owner(data, owner, agents)
+        shards = shard(parts["train"], agents, by=indices)
+    return Data(shards, owners, parts.get("test"), parts.get("ood"))
+
+
+def _options(split: SplitTable) -> dict[str, Any]:
+    return {name: getattr(split, name) for name in ("seed", "label", "alpha", "feature", "blocks")}
+
+
+def _from_file(data: DataTable, folder: Path) -> tuple[dict[str, Batch], np.ndarray | None]:
+    """Train and perhaps test, and whose each row of train is."""
+    assert data.file is not None
+    files = {"train": data.file} | ({"test": data.test} if data.test else {})
+    read = {part: read_columns(folder / name) for part, name in files.items()}
+    owner = None if data.agent is None else read["train"].words(data.agent)
+    if read["train"].arrays:
+        return {part: _without(dict(columns.columns), data.agent) for part, columns in read.items()}, owner
+    others = [name for name in read["train"].names if name not in (data.target, data.agent)]
+    parts = {part: {"x": _features(columns, data.features or others)} for part, columns in read.items()}
+    if data.target is not None:
+        targets = {part: columns.numbers(data.target) for part, columns in read.items()}
+        whole = all((values == np.round(values)).all() for values in targets.values())  # then they are labels
+        for part, values in targets.items():
+            parts[part]["y"] = values.astype(jax.dtypes.canonicalize_dtype(int if whole else float))
+    return parts, owner
+
+
+def _features(columns: Columns, names: Sequence[str]) -> np.ndarray:
+    return np.stack([columns.numbers(name) for name in names], axis=1).astype(jax.dtypes.canonicalize_dtype(float))
+
+
+def _from_loader(data: DataTable, folder: Path) -> tuple[dict[str, Batch], np.ndarray | None]:
+    assert data.loader is not None
+    loader = named("[data] loader", data.loader, folder)
+    loaded = call("[data] arguments", data.loader, loader, data.arguments)
+    parts = dict(loaded) if isinstance(loaded, dict) and "train" in loaded and set(loaded) <= set(PARTS) else None
+    parts = {name: part for name, part in parts.items() if part is not None} if parts else {"train": loaded}
+    if data.agent is None:
+        return parts, None
+    if not isinstance(parts["train"], dict) or data.agent not in parts["train"]:
+        raise ValueError(f"[data] agent: what {data.loader} returns has no {data.agent!r}.")
+    owner = np.asarray(parts["train"][data.agent]).astype(str)
+    return {name: _without(part, data.agent) for name, part in parts.items()}, owner
+
+
+def _without(part: Batch, key: str | None) -> Batch:
+    return {name: leaf for name, leaf in part.items() if name != key} if isinstance(part, dict) else part
+
+
+def _hold_out(
+    parts: dict[str, Batch], owner: np.ndarray | None, fraction: float, seed: int
+) -> tuple[dict[str, Batch], np.ndarray | None]:
+    count = rows("data", parts["train"])
+    held = round(fraction * count)
+    if not 0 < held < count:
+        raise ValueError(f"[data] test_fraction = {fraction}: of {count} rows, {held} would be held out.")
+    order = np.random.default_rng(seed).permutation(count)
+    test, train = np.sort(order[:held]), np.sort(order[held:])
+    every = as_arrays("data", parts["train"])
+    chosen = [jax.tree.map(lambda leaf, part=part: leaf[part], every) for part in (train, test)]
+    return {**parts, "train": chosen[0], "test": chosen[1]}, None if owner is None else owner[train]
+
+
+def _standardized(parts: dict[str, Batch]) -> dict[str, Batch]:
+    """All parts with features of mean 0 and sd 1, by the training rows."""
+    train = parts["train"]
+    if not isinstance(train, dict) or "x" not in train or np.ndim(train["x"]) != 2:
+        raise ValueError("[data] standardize: the data has no table x of features. Leave standardize out.")
+    features = np.asarray(train["x"])
+    dtype = features.dtype if features.dtype.kind == "f" else jax.dtypes.canonicalize_dtype(float)
+    mean, sd = features.mean(axis=0, dtype=float), features.std(axis=0, dtype=float)
+    for feature in np.flatnonzero(np.isnan(sd))[:1]:
+        row = np.flatnonzero(~np.isfinite(features[:, feature]))[0]
+        raise ValueError(
+            f"[data] standardize: feature {feature} of x is {features[row, feature]} in row {row}. Drop or impute it."
+        )
+    for feature in np.flatnonzero(sd == 0)[:1]:
+        raise ValueError(f"[data] standardize: feature {feature} of x is the same in all rows. Leave it out.")
+
+    def scaled(x: Any) -> np.ndarray:
+        return ((np.asarray(x) - mean) / sd).astype(dtype)
+
+    return {
+        name: {**part, "x": scaled(part["x"])} if isinstance(part, dict) else scaled(part)
+        for name, part in parts.items()
+    }
+
+
+def _by_owner(data: DataTable, owner: np.ndarray, agents: int) -> tuple[tuple[str, ...], list[np.ndarray]]:
+    """The agents' names, in order, and their rows."""
+    names = sorted(set(owner.tolist()), key=lambda name: (float(name) if name.isdigit() else np.inf, name))
+    if len(names) != agents:
+        few = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+        raise ValueError(
+            f"[data] agent: {data.agent} names {len(names)} agents ({few}), and the network has {agents}. Write, for "
+            f'example, kind = "ring:{len(names)}" in [network].'
+        )
+    return tuple(names), [np.flatnonzero(owner == name) for name in names]

@@ -1,0 +1,74 @@
+"""What a file names as "module:name": the user's functions."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from .ending import choose_from, nearest
+
+
+def named(key: str, reference: str, folder: Path) -> Any:
+    """What `reference`, "module:name", stands for, in a module in `folder` or in an installed one.
+
+    Args:
+      key: of the file, "[model] posterior", for messages.
+    """
+    module_name, colon, name = reference.partition(":")
+    module_name = module_name.removesuffix(".py")
+    if not colon or not name.isidentifier() or not all(part.isidentifier() for part in module_name.split(".")):
+        raise ValueError(f'{key} = "{reference}": a module and a name in it are needed. Write "my_model:{_last(key)}".')
+    module = _module(key, module_name, folder)
+    if not hasattr(module, name):
+        public = [other for other in vars(module) if not other.startswith("_")]
+        raise ValueError(f'{key} = "{reference}": {module.__file__} has no {name}. {choose_from(name, public)}')
+    return getattr(module, name)
+
+
+def call(key: str, reference: str, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+    """`function(**arguments)`; refused where they do not fit."""
+    signature = inspect.signature(function)
+    try:
+        signature.bind(**arguments)
+    except TypeError as misfit:
+        unknown = [name for name in arguments if name not in signature.parameters]
+        fix = choose_from(unknown[0], list(signature.parameters)) if unknown and signature.parameters else ""
+        raise ValueError(f"{key} do not fit {reference}{signature}: {misfit}. {fix}".rstrip()) from None
+    return function(**arguments)
+
+
+def _module(key: str, name: str, folder: Path) -> ModuleType:
+    place = str(folder.resolve())
+    if place not in sys.path:
+        sys.path.insert(0, place)
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as missing:
+        if missing.name is None or not f"{name}.".startswith(f"{missing.name}."):
+            reason = f"{name} needs {missing.name}, which is not installed: pip install {missing.name}"
+            raise ModuleNotFoundError(f"{key}: {reason}") from None
+        near = nearest(name, sorted(file.stem for file in folder.glob("*.py")))
+        fix = f'Write "{near}:..."' if near else f"Put {name}.py into {folder}"
+        raise ModuleNotFoundError(
+            f"{key}: there is no module {name}, neither in {folder} nor installed. {fix}."
+        ) from None
+    except SyntaxError as error:
+        line = (error.text or "").strip()
+        raise ValueError(f"{error.filename}, line {error.lineno} is not Python: {error.msg}.\n\n    {line}") from None
+    _check_not_shadowed(key, name, module, folder)
+    return module
+
+
+def _check_not_shadowed(key: str, name: str, module: ModuleType, folder: Path) -> None:
+    beside = folder / f"{name.replace('.', '/')}.py"
+    if beside.exists() and module.__file__ is not None and not beside.samefile(module.__file__):
+        raise ValueError(f"{key}: {beside} is hidden by another module {name}, {module.__file__}. Rename yours.")
+
+
+def _last(key: str) -> str:
+    return key.split()[-1]

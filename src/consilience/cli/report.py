@@ -1,0 +1,58 @@
+"""`consilience report`"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..results import Run, load
+from ..results.store import RUN
+from .ending import errors_are_said, nearest
+from .output import print_json, run_data
+
+WIDTH = 98  # characters
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of runs.", metavar="RUN", file_okay=False)],
+    out: Annotated[Path, typer.Option(help="The page.")] = Path("report.html"),
+    title: Annotated[str | None, typer.Option(help="Of the page.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print every run's summary and scores as JSON.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing.")] = False,
+) -> None:
+    """Write one page about one run, or about several side by side. It needs nothing but a browser.
+
+    Example: consilience report runs/nuts runs/dmala --out comparison.html
+    """
+    with errors_are_said():
+        from ..report.page import report as write_page
+
+        loaded = {name: _load(folder) for name, folder in zip(_names(runs), runs, strict=True)}
+        written = write_page(loaded, out, title)
+        data = {name: run_data(run) for name, run in loaded.items()} if as_json else {}
+    if as_json:
+        print_json({"runs": data, "report": str(written)})
+    elif not quiet:
+        for name, run in loaded.items():
+            print(f"{name}: {run!r}")
+            print(textwrap.indent(textwrap.fill(run.summary().verdict, WIDTH), "  "))
+        print(f"\n{written} written.")
+
+
+def _names(folders: Sequence[Path]) -> list[str]:
+    """The folders' own names where they differ, else their paths."""
+    names = [folder.resolve().name for folder in folders]
+    return names if len(set(names)) == len(names) else [str(folder) for folder in folders]
+
+
+def _load(folder: Path) -> Run:
+    if (folder / RUN).is_file():
+        return load(folder)
+    there = sorted(str(path.parent) for path in folder.parent.glob(f"*/{RUN}"))
+    near = nearest(str(folder), there)
+    fix = f"Did you mean {near}?" if near else f"There are {', '.join(there[:8])}." if there else ""
+    raise FileNotFoundError(f"{folder} holds no run. {fix or 'A run is made by: consilience run FILE.toml'}")

@@ -1,0 +1,183 @@
+"""`consilience run`"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+from itertools import count
+from pathlib import Path
+from typing import Annotated, Any
+
+import jax
+import typer
+
+from .._extras import require
+from ..network.spec import EXAMPLES
+from ..network.weights import RULES
+from ..results import Run
+from ..results.store import RUN
+from ..sampling import sample
+from .build import SAMPLERS, Job, build, settings_of
+from .config import TABLES, Config, keys_of, read_config
+from .ending import FAILED, INTERRUPTED, end, errors_are_said
+from .output import print_json, run_data, run_text
+
+CONFIG = "config.toml"
+
+
+def complete_set(incomplete: str) -> list[str]:
+    """What --set may be given, as far as it has been typed."""
+    values = {"sampler.name": list(SAMPLERS), "network.kind": list(EXAMPLES.values()), "network.weights": list(RULES)}
+    keys = [f"{table}.{key}" for table, form in TABLES.items() for key in keys_of(form)]
+    keys += [
+        "sampler.name",
+        *{f"sampler.{setting}": None for kind in SAMPLERS.values() for setting in settings_of(kind)},
+    ]
+    key = incomplete.partition("=")[0]
+    known = [f"{key}={value}" for value in values[key]] if key in values else [f"{name}=" for name in keys]
+    return [word for word in known if word.startswith(incomplete)]
+
+
+def run(
+    file: Annotated[Path, typer.Argument(help="A TOML file that describes the run.", metavar="FILE.toml")],
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Change a key of the file: --set run.seed=3. As often as you like.",
+            autocompletion=complete_set,
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The run's folder; else run.out, or runs/NAME.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
+    no_report: Annotated[bool, typer.Option("--no-report", help="Do not write the page.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print summary, scores and paths as JSON.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+) -> None:
+    """Sample what a file describes, and write a report.
+
+    Example: consilience run examples/logistic.toml --set run.num_samples=2000
+
+    A file needs [model], [data] and [network], as here. Modules and files are looked for beside it. All keys are in
+    python -m pydoc consilience.cli.config
+
+    \b
+    [model]
+    posterior = "my_model:posterior"   # my_model.py, beside the file
+    [data]
+    file = "patients.csv"              # or .parquet, .npz
+    features = ["age", "bmi"]
+    target = "ill"
+    [network]
+    kind = "ring:5"
+    [sampler]
+    name = "nuts"
+    [run]
+    num_samples = 1000
+    """
+    changes = [*(changes or []), *([] if out is None else [f"run.out={json.dumps(str(out))}"])]
+    with errors_are_said():
+        config = read_config(file, changes)
+        _check_folder(config.out, resume)
+        _check_extras(not no_report)
+    try:
+        with _precision(config), redirect_stdout(sys.stderr):  # stdout is for the result
+            with errors_are_said(hint=lambda: _what_now(config.out)):
+                job = build(config)
+                done = _sample(config, job, resume, quiet)
+            with errors_are_said(FAILED, hint=lambda: _what_now(config.out)):
+                paths = _finish(config, job, done, not no_report)
+                result = run_data(done) if as_json else run_text(done)
+    except KeyboardInterrupt:
+        end(INTERRUPTED, "interrupted.", _what_now(config.out))
+    if isinstance(result, str):
+        print(result, *(f"{what:<8}{path}" for what, path in paths.items()), sep="\n")
+    else:
+        print_json({**result, "paths": paths})
+
+
+def _check_folder(folder: Path, resume: bool) -> None:
+    """Refuse to start where a run already is."""
+    if not resume and (folder / RUN).exists():
+        other = next(name for k in count(2) if not (name := folder.with_name(f"{folder.name}-{k}")).exists())
+        raise ValueError(
+            f"{folder} already holds a run.\n"
+            f"  to go on with it, or see its result again:  --resume\n"
+            f"  to keep it and start another:               --out {other}\n"
+            f"  to start over:                              rm -r {folder}"
+        )
+
+
+def _check_extras(report: bool) -> None:
+    """Before the first draw, not after the last."""
+    for module in ("zarr", "tomli_w"):
+        require(module, "cli")
+    for module in ("arviz_stats", *["matplotlib"] * report):
+        require(module, "report")
+
+
+def _precision(config: Config) -> AbstractContextManager[Any]:
+    return jax.enable_x64(True) if config.run.x64 else nullcontext()
+
+
+def _sample(config: Config, job: Job, resume: bool, quiet: bool) -> Run:
+    if not quiet:
+        print(job.data, file=sys.stderr)
+    asked = config.run
+    try:
+        return sample(
+            job.posterior,
+            job.data.shards,
+            job.network,
+            job.sampler,
+            init=job.init,
+            num_samples=asked.num_samples,
+            num_warmup=asked.num_warmup,
+            num_chains=asked.num_chains,
+            thin=asked.thin,
+            seed=asked.seed,
+            keep=asked.keep,
+            out=config.out,
+            resume=resume,
+            progress=not quiet,
+        )
+    finally:
+        if (config.out / RUN).exists() and not (config.out / CONFIG).exists():
+            _save(config)
+
+
+def _finish(config: Config, job: Job, done: Run, report: bool) -> dict[str, str]:
+    """Scores and page; where everything is."""
+    _save(config)
+    if job.data.test is not None:
+        if job.posterior.task is None:
+            print("no scores: what the model predicts is not known; cs.Posterior.classifier says it.", file=sys.stderr)
+        else:
+            done.evaluate(job.data.test, ood=job.data.ood)
+    paths = {"run": str(config.out), "config": str(config.out / CONFIG)}
+    if report:
+        done.report(config.page, config.report.title)
+        paths["report"] = str(config.page)
+    return paths
+
+
+def _save(config: Config) -> None:
+    """A copy of the configuration with the run, with which it can be repeated."""
+    folder, out, here = config.folder.resolve(), config.out.resolve(), Path.cwd()
+    if folder.is_relative_to(here) and out.is_relative_to(here):  # then they are moved together
+        folder = Path(os.path.relpath(folder, out))
+    (config.out / CONFIG).write_text(require("tomli_w", "cli").dumps(config.to_toml(folder.as_posix())))
+
+
+def _what_now(folder: Path) -> str:
+    """After an interruption, or any other mishap."""
+    if not (folder / CONFIG).exists():
+        return ""
+    return (
+        f"{folder} has what was drawn.\n"
+        f"  to go on from there:   consilience run {folder / CONFIG} --resume\n"
+        f"  to start another run:  --out DIR"
+    )

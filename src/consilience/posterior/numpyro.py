@@ -1,0 +1,246 @@
+"""NumPyro models as posteriors.
+
+A model(batch) has latent sites z, each in its prior's support, and observed sites y. NumPyro's bijections z = T(u) take
+the unconstrained u, which are sampled, to z:
+
+    log_prior(u)             = Σ_latent [ log p(z) + log |det ∂T/∂u| ] + factors that do not depend on the batch
+    log_likelihood(u, batch) = Σ_observed log p(y | z), one number per row of the batch
+
+The model is read once the form of the data is known, and never on data: what is compiled holds none, and is the same
+for all agents.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import checkify
+from numpyro import distributions as dist
+from numpyro.handlers import seed, substitute, uncondition
+from numpyro.infer.initialization import init_to_value
+from numpyro.ops.provenance import eval_provenance
+
+from .._types import Batch, Key, Params
+from .numpyro_runs import Model, constrained, forms, log_density, prior_terms, run, traced, zeros
+from .numpyro_sites import Sites, read_sites
+from .posterior import Posterior
+from .tasks import Task
+
+ROWS_COMPARED = 4
+
+
+def unread(model: Model, init: Mapping[str, Any] | None, task: Task | None) -> Posterior:
+    """The posterior of a NumPyro model, to be read when it is bound to data."""
+    if not callable(model):
+        raise TypeError(f"model is a {type(model).__name__}; pass the function with the numpyro.sample statements.")
+    try:
+        inspect.signature(model).bind(None)
+    except TypeError:
+        names = list(inspect.signature(model).parameters)
+        given = ", ".join(f'batch["{name}"]' for name in names)
+        raise TypeError(
+            f"model({', '.join(names)}) must take one argument, the batch. "
+            f"Write cs.Posterior.from_numpyro(lambda batch: model({given}))."
+        ) from None
+    return UnreadModel(_not_yet, _not_yet, task=task, model=model, start=dict(init or {}))
+
+
+def _not_yet(*_: Any) -> Any:
+    raise TypeError("a NumPyro model is read with data at hand: write posterior.bind(batch), as cs.sample does.")
+
+
+@dataclass(frozen=True, eq=False)
+class UnreadModel(Posterior):
+    """A NumPyro model before the form of its data is known. Bound again to data of one form it is the same posterior,
+    so that a second run finds the first one's compiled code.
+    """
+
+    model: Model
+    start: Mapping[str, Any]
+    bound: dict[Any, Posterior] = field(default_factory=dict, init=False, repr=False)
+
+    def bind(self, batch: Batch) -> Posterior:
+        leaves, structure = jax.tree.flatten(forms(batch, 1))
+        form = (structure, *((leaf.shape, leaf.dtype) for leaf in leaves))
+        if form not in self.bound:
+            reading = Reading(self.model, read_sites(self.model, batch), zeros(batch, 2), self.start)
+            reading.check_start()
+            reading.check_rows_apart(batch)
+            self.bound[form] = reading.posterior(self.task)
+        return self.bound[form]
+
+
+@dataclass(frozen=True, eq=False)
+class ReadModel(Posterior):
+    """A NumPyro model that is bound to the form of its data.
+
+    Args:
+      observed: of a batch of one row, by site: whether its value is possible, and the value.
+    """
+
+    observed: Callable[[Params, Batch], dict[str, tuple[jax.Array, jax.Array]]]
+
+    def check_data(self, agent: int, params: Params, batch: Batch) -> None:
+        """Refuse values outside of the support of their distribution, and indices outside of what they index, which
+        would not show later: jax takes the nearest element for one that is not there.
+        """
+        super().check_data(agent, params, batch)
+        rows = len(jax.tree.leaves(batch)[0])
+        # Filled up to a power of two, so that agents with unlike numbers of rows share compiled code.
+        filled = jax.tree.map(lambda leaf: np.asarray(leaf)[np.arange(1 << (rows - 1).bit_length()) % rows], batch)
+        error, sites = _row_by_row(self.observed, params, filled)
+        for name, (inside, values) in sites.items():
+            for row in np.flatnonzero(~np.asarray(inside))[:1]:
+                raise ValueError(
+                    f"agent {agent}: {name!r} is {np.asarray(values)[row]} in row {row}, which its distribution cannot "
+                    f"give. Correct the row, or observe {name!r} with a distribution that can."
+                )
+        message = error.get()
+        if message is not None:
+            where, _, what = message.partition(": ")
+            raise ValueError(
+                f"agent {agent}: row {where.split()[-1]} leads the model to an element that is not there, "
+                f"{what.splitlines()[0]} Correct the row, or make the plate as large as all agents' groups are many."
+            )
+
+
+@jax.jit(static_argnums=0)
+def _row_by_row(observed: Callable[[Params, Batch], Any], params: Params, batch: Batch) -> Any:
+    checked = checkify.checkify(observed, errors=checkify.index_checks)
+    return jax.vmap(lambda row: checked(params, jax.tree.map(lambda leaf: leaf[None], row)))(batch)
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """A model, its sites, and a dummy batch with which all is computed that does not depend on the batch."""
+
+    model: Model
+    sites: Sites
+    dummy: Batch
+    start: Mapping[str, Any]
+
+    def posterior(self, task: Task | None) -> Posterior:
+        return ReadModel(
+            self.log_prior,
+            self.log_likelihood,
+            constrain=self.constrain,
+            unconstrain=self.unconstrain,
+            predictive=self.predictive(),
+            task=task,
+            dims=self.sites.dims,
+            init=self.init,
+            observed=self.observed,
+        )
+
+    def log_prior(self, params: Params) -> jax.Array:
+        return reduce(add, prior_terms(self.model, params, self.dummy, self.sites.prior_factors).values())
+
+    def log_likelihood(self, params: Params, batch: Batch) -> jax.Array:
+        sites = run(self.model, self._values(params), batch)
+        terms = [jnp.moveaxis(log_density(sites[name]), axis, 0) for name, axis in self.sites.row_axes.items()]
+        return reduce(add, [term.reshape(len(term), -1).sum(axis=1) for term in terms])
+
+    def constrain(self, params: Params) -> dict[str, jax.Array]:
+        found = constrained(self.model, params, self.dummy, deterministic=True)
+        return {name: jnp.asarray(found[name]) for name in [*self.sites.latents, *self.sites.shown]}
+
+    def unconstrain(self, shown: Mapping[str, jax.Array]) -> Params:
+        values = {name: shown[name] for name in self.sites.latents}
+        sites = run(self.model, values, self.dummy)
+        return {name: dist.biject_to(sites[name]["fn"].support).inv(value) for name, value in values.items()}
+
+    def init(self, key: Key) -> Params:
+        return self.unconstrain({name: site["value"] for name, site in self._started(key).items()})
+
+    def observed(self, params: Params, batch: Batch) -> dict[str, tuple[jax.Array, jax.Array]]:
+        sites = run(self.model, self._values(params), batch)
+        bounded = {name: (sites[name]["fn"].support, jnp.asarray(sites[name]["value"])) for name in self.sites.bounded}
+        return {name: (jnp.all(support(value)), value.squeeze()) for name, (support, value) in bounded.items()}
+
+    def predictive(self) -> Callable[[Key, Params, Batch], dict[str, jax.Array]]:
+        """Draws of the observed sites. Arrays of the batch that these do not depend on, such as y, may be left out."""
+        if not isinstance(self.dummy, dict):
+            return self._drawn
+        key, params = jax.random.key(0), {name: jnp.zeros(f.shape, f.dtype) for name, f in self.sites.latents.items()}
+        # Arguments are numbered: a column of the data may be called anything.
+        columns = {f"column{place}": name for place, name in enumerate(self.dummy)}
+        inputs = eval_provenance(
+            lambda **batch: self._drawn(key, params, {columns[argument]: leaf for argument, leaf in batch.items()}),
+            **{argument: self.dummy[name] for argument, name in columns.items()},
+        )
+        needed = {columns[argument] for part in inputs.values() for argument in part}
+
+        def draw(key: Key, params: Params, batch: Batch) -> dict[str, jax.Array]:
+            missing = [name for name in self.dummy if name not in batch]
+            for name in needed.intersection(missing):
+                raise ValueError(f"the model predicts from {name!r}, which the data to predict for do not have.")
+            rows = len(next(iter(batch.values())))
+            return self._drawn(key, params, {**batch, **zeros({name: self.dummy[name] for name in missing}, rows)})
+
+        return draw
+
+    def _drawn(self, key: Key, params: Params, batch: Batch) -> dict[str, jax.Array]:
+        def draw(site: dict[str, Any]) -> Any:
+            if site["name"] not in self.sites.observed:
+                return None
+            # Without a plate the rows may be in the observed array alone.
+            fn, rows = site["fn"], jnp.shape(site["infer"]["obs"])
+            shape = jnp.broadcast_shapes(fn.batch_shape, rows[: len(rows) - fn.event_dim])
+            return fn.expand(shape).sample(site["kwargs"]["rng_key"])
+
+        given = seed(substitute(self.model, data=self._values(params)), key)
+        sites = traced(substitute(uncondition(given), substitute_fn=draw), batch)
+        return {name: jnp.moveaxis(sites[name]["value"], self.sites.row_axes[name], 0) for name in self.sites.observed}
+
+    def check_start(self) -> None:
+        """Refuse values to start from that are not those of latent sites."""
+        for name in self.start:
+            if name not in self.sites.latents:
+                raise ValueError(f"init: there is no latent site {name!r}; there are {', '.join(self.sites.latents)}.")
+        shapes = jax.eval_shape(self.constrain, self.sites.latents)
+        for name, given in self.start.items():
+            if np.shape(given) != shapes[name].shape:
+                raise ValueError(f"init: {name!r} has shape {np.shape(given)}, and in the model {shapes[name].shape}.")
+        sites = self._started(jax.random.key(0)) if self.start else {}
+        for name, given in self.start.items():
+            fn = sites[name]["fn"]
+            if not np.all(fn.support(sites[name]["value"])):
+                raise ValueError(f"init: {name!r} is outside of its prior's support, {fn.support}: {given}.")
+
+    def check_rows_apart(self, batch: Batch) -> None:
+        """Refuse a likelihood of one row that changes with the others, told by a few rows that lie apart."""
+        rows = len(jax.tree.leaves(batch)[0])
+        some = jax.tree.map(lambda leaf: leaf[np.linspace(0, rows - 1, ROWS_COMPARED).astype(int)], batch)
+        with jax.default_matmul_precision("highest"):
+            together, apart = jax.jit(self._together_and_apart)(jax.random.key(0), some)
+        if not np.allclose(together, apart, rtol=1e-3, atol=1e-3, equal_nan=True):
+            raise ValueError(
+                "the likelihood of a row depends on the other rows of its batch, and agents would compute it from "
+                "different rows. Compute means, ranks and lags of the data before they are dealt out to the agents, "
+                "and pass them as columns of the batch."
+            )
+
+    def _together_and_apart(self, key: Key, batch: Batch) -> tuple[jax.Array, jax.Array]:
+        params = self.init(key)
+
+        def alone(row: Batch) -> jax.Array:
+            return self.log_likelihood(params, jax.tree.map(lambda leaf: leaf[None], row))[0]
+
+        return self.log_likelihood(params, batch), jax.vmap(alone)(batch)
+
+    def _values(self, params: Params) -> dict[str, Any]:
+        """The latent variables, constrained."""
+        return constrained(self.model, params, self.dummy)
+
+    def _started(self, key: Key) -> dict[str, Any]:
+        """The sites at a start: values that are given, and uniform ones in (-2, 2) of the unconstrained space."""
+        values = {name: jnp.asarray(value, float) for name, value in self.start.items()}
+        return traced(substitute(seed(self.model, key), substitute_fn=init_to_value(values=values)), self.dummy)

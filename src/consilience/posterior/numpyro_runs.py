@@ -1,0 +1,64 @@
+"""Runs of a NumPyro model: its sites and their densities, given its latent variables and a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+from numpyro import distributions as dist
+from numpyro.handlers import substitute, trace
+from numpyro.infer.util import constrain_fn
+
+from .._types import Batch, Params
+
+Model = Callable[[Batch], Any]
+
+
+def traced(model: Model, batch: Batch) -> dict[str, Any]:
+    """The sites of the model, their values unchecked by NumPyro: a dummy batch has standard deviations of zero."""
+    with numpyro.validation_enabled(False):
+        return trace(model).get_trace(batch)
+
+
+def run(model: Model, values: Mapping[str, Any], batch: Batch) -> dict[str, Any]:
+    """The model's sites with its latent variables at `values`."""
+    return traced(substitute(model, data=values), batch)
+
+
+def constrained(model: Model, params: Params, batch: Batch, deterministic: bool = False) -> dict[str, Any]:
+    """The latent variables of unconstrained parameters, with deterministic sites if they are wanted."""
+    with numpyro.validation_enabled(False):
+        return constrain_fn(model, (batch,), {}, params, return_deterministic=deterministic)
+
+
+def log_density(site: dict[str, Any]) -> jax.Array:
+    """Not summed over anything but the event."""
+    value = jnp.asarray(site["fn"].log_prob(site["value"]))
+    return value if site["scale"] is None else site["scale"] * value
+
+
+def prior_terms(model: Model, params: Params, batch: Batch, factors: list[str]) -> dict[str, jax.Array]:
+    """log p(z) + log |det ∂z/∂u| of every latent site, and the named factors."""
+    values = constrained(model, params, batch)
+    sites = run(model, values, batch)
+    terms = {name: log_density(sites[name]).sum() for name in [*params, *factors]}
+    for name, u in params.items():
+        jacobian = dist.biject_to(sites[name]["fn"].support).log_abs_det_jacobian(u, values[name])
+        terms[name] += jnp.sum(jacobian)
+    return terms
+
+
+def forms(batch: Batch, rows: int) -> Batch:
+    """Shapes and dtypes of a batch like this, on the device."""
+    return jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct((rows, *np.shape(leaf)[1:]), jax.dtypes.canonicalize_dtype(leaf.dtype)), batch
+    )
+
+
+def zeros(batch: Batch, rows: int) -> Batch:
+    """A dummy batch."""
+    return jax.tree.map(lambda form: jnp.zeros(form.shape, form.dtype), forms(batch, rows))

@@ -1,0 +1,305 @@
+"""The sites of a NumPyro model, sorted into prior and likelihood, or refused with what to write instead.
+
+The model is run on dummy batches alone. What depends on the values of the batch is found by following its inputs
+through the traced program; what depends on its number of rows, by tracing it with two rows and with three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro import distributions as dist
+from numpyro.handlers import seed, substitute
+from numpyro.infer.initialization import init_to_uniform
+from numpyro.ops.provenance import eval_provenance
+
+from .._types import Batch, Params
+from .layout import RESERVED
+from .numpyro_runs import Model, constrained, forms, log_density, prior_terms, run, traced, zeros
+
+ALL_GROUPS = 'with numpyro.plate("groups", 12): theta = numpyro.sample("theta", ...), then theta[batch["group"]]'
+REFUSED = {
+    "discrete": (
+        "{name!r} is a discrete latent variable, which has no gradient to follow. Sum it out: observe "
+        "dist.MixtureSameFamily(dist.Categorical(weights), components), or dist.ZeroInflatedPoisson and its like."
+    ),
+    "scaled": (
+        "the prior of {name!r} is scaled by numpyro.handlers.scale. Scale observed sites alone, and write the power of "
+        'a prior out: numpyro.factor("power", (scale - 1) * prior.log_prob({name})).'
+    ),
+    "subsample": (
+        "the plate {name!r} takes a subsample. A batch is all that an agent has, or a minibatch that the sampler has "
+        'drawn and scales itself: leave subsample_size out, numpyro.plate({name!r}, len(batch["y"])).'
+    ),
+    "param": (
+        "{name!r} is a numpyro.param, which has no prior; all that is sampled needs one. "
+        "Write numpyro.sample({name!r}, prior), or a number."
+    ),
+    "mutable": "{name!r} is a numpyro.mutable: a posterior has no state that changes from one call to the next.",
+}
+READ_IN_PYTHON = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+    jax.errors.NonConcreteBooleanIndexError,
+)
+
+
+@dataclass(frozen=True)
+class Sites:
+    """Of one model, by name.
+
+    Attributes:
+      latents: what is sampled, with the form of its unconstrained values.
+      prior_factors: factors that do not depend on the batch: a part of the prior.
+      row_axes: of the observed sites and of all other factors, the axis of the log density along which the rows lie.
+      observed: the sites among them.
+      bounded: the observed sites whose values can be seen to be impossible whatever the parameters.
+      shown: deterministic sites that do not depend on the batch.
+      dims: names of the axes of latent and shown sites that are in plates.
+    """
+
+    latents: dict[str, jax.ShapeDtypeStruct]
+    prior_factors: list[str]
+    row_axes: dict[str, int]
+    observed: list[str]
+    bounded: list[str]
+    shown: list[str]
+    dims: dict[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What one trace tells of a site."""
+
+    kind: str  # latent, observed, factor, deterministic, plate; or one of REFUSED
+    shape: tuple[int, ...] = ()  # of the value; of an observed site and a factor, of its log density
+    plates: tuple[str | None, ...] = ()  # along the axes of the value
+    unconstrained: Any = None  # of a latent site
+
+
+def read_sites(model: Model, batch: Batch) -> Sites:
+    """Sort the sites of `model`, given the form of its batches; their values are not looked at."""
+    two, three = (_survey(model, forms(batch, rows)) for rows in (2, 3))
+    _refuse_forms(two, three)
+    latents = {name: site.unconstrained for name, site in two.items() if site.kind == "latent"}
+    inputs = _inputs(model, latents, forms(batch, 2))
+    by_rows = _changed_by_rows(model, latents, batch)
+    for name in latents:
+        if name in by_rows or "batch" in inputs[name]:
+            raise ValueError(
+                f"the prior of {name!r} depends on the batch: every agent would have another. Write its numbers down, "
+                f"or observe what depends on the data with obs=."
+            )
+
+    def constant(name: str) -> bool:
+        return "batch" not in inputs[name] and name not in by_rows and two[name].shape == three[name].shape
+
+    of_kind = {
+        kind: [n for n, site in two.items() if site.kind == kind] for kind in ("observed", "factor", "deterministic")
+    }
+    prior_factors = [name for name in of_kind["factor"] if constant(name)]
+    for name in of_kind["observed"]:
+        if constant(name):
+            raise ValueError(
+                f"{name!r} observes nothing of the batch: every agent would count it again. Write obs=batch[...], or, "
+                f'for a term of the prior, numpyro.factor("{name}", ...log_prob(value)).'
+            )
+    likelihood = [name for name in [*of_kind["observed"], *of_kind["factor"]] if name not in prior_factors]
+    if not likelihood:
+        raise ValueError('the model observes nothing. Write numpyro.sample("y", ..., obs=batch["y"]).')
+    shown = [name for name in of_kind["deterministic"] if constant(name)]
+    return Sites(
+        latents=latents,
+        prior_factors=prior_factors,
+        row_axes={name: _row_axis(name, two[name].shape, three[name].shape) for name in likelihood},
+        observed=of_kind["observed"],
+        bounded=[name for name in of_kind["observed"] if inputs.get(f"{name} inside", {"params"}) <= {"batch"}],
+        shown=shown,
+        dims=_dims(two, [*latents, *shown]),
+    )
+
+
+def _survey(model: Model, form: Batch) -> dict[str, Outline]:
+    """An outline of every site, by tracing the model once."""
+    found: dict[str, Outline] = {}
+
+    def survey(key: jax.Array, batch: Batch) -> None:
+        start = substitute(seed(model, key), substitute_fn=init_to_uniform)
+        found.update({name: _outline(site) for name, site in traced(start, batch).items()})
+
+    with explained(form):
+        jax.eval_shape(survey, jax.random.key(0), form)
+    return found
+
+
+def _outline(site: dict[str, Any]) -> Outline:
+    kind = site["type"]
+    if kind == "plate":
+        size, taken = site["args"]
+        return Outline("plate" if taken in (None, size) else "subsample")
+    if kind == "deterministic":
+        depth = max((-frame.dim for frame in site["cond_indep_stack"]), default=0)
+        # How many of its axes are its own, a deterministic site does not say: it has none, or plates are left unnamed.
+        has_doubt = jnp.ndim(site["value"]) != depth
+        return Outline(kind, jnp.shape(site["value"]), () if has_doubt else _plates(site, event_dim=0))
+    if kind != "sample":
+        return Outline(kind)
+    if site["is_observed"]:
+        kind = "factor" if _is_within(site["fn"], dist.Unit) else "observed"
+        return Outline(kind, log_density(site).shape)
+    if site["fn"].support.is_discrete:
+        return Outline("discrete")
+    if site["scale"] is not None:
+        return Outline("scaled")
+    u = dist.biject_to(site["fn"].support).inv(site["value"])
+    form = jax.ShapeDtypeStruct(jnp.shape(u), jnp.result_type(u))
+    return Outline("latent", jnp.shape(site["value"]), _plates(site, site["fn"].event_dim), form)
+
+
+def _plates(site: dict[str, Any], event_dim: int) -> tuple[str | None, ...]:
+    """The plate along each axis of the value, None where there is none."""
+    names: list[str | None] = [None] * jnp.ndim(site["value"])
+    for frame in site["cond_indep_stack"]:
+        axis = len(names) - event_dim + frame.dim
+        if 0 <= axis < len(names) and np.shape(site["value"])[axis] == frame.size:
+            names[axis] = frame.name
+    return tuple(names)
+
+
+def _refuse_forms(two: dict[str, Outline], three: dict[str, Outline]) -> None:
+    """Refuse kinds of sites that cannot be sampled, and latent sites whose form depends on the number of rows."""
+    for name, site in two.items():
+        if site.kind in REFUSED:
+            raise ValueError(REFUSED[site.kind].format(name=name))
+    if two.keys() != three.keys():
+        extra = min(two.keys() ^ three.keys())
+        raise ValueError(
+            f"the sites depend on the number of rows: {extra!r} is there for one batch and not for another. Write one "
+            f'site for all rows: with numpyro.plate("data", len(batch["y"])): numpyro.sample("y", ..., obs=batch["y"]).'
+        )
+    if not any(site.kind == "latent" for site in two.values()):
+        raise ValueError(
+            'the model has no latent variables: there is nothing to sample. Write numpyro.sample("w", ...).'
+        )
+    for name, site in two.items():
+        if site.kind == "latent" and site.shape != three[name].shape:
+            raise ValueError(
+                f"{name!r} has values for each row, shape {site.shape} for 2 rows and {three[name].shape} for 3: every "
+                f"agent would have variables of its own, and agents sample the same variables. Sum it out of the "
+                f"likelihood; or give variables to groups, all agents' groups in one plate: {ALL_GROUPS}."
+            )
+
+
+def _quantities(model: Model, params: Params, batch: Batch) -> dict[str, Any]:
+    """By site, what must not depend on the batch if the site is not to: a latent's prior and value, a deterministic
+    value, a log-likelihood. "y inside" is whether the values of y are in the support of their distribution.
+    """
+    values, terms = constrained(model, params, batch), prior_terms(model, params, batch, [])
+    found: dict[str, Any] = {name: (terms[name], values[name]) for name in params}
+    for name, site in run(model, values, batch).items():
+        if site["type"] == "deterministic":
+            found[name] = site["value"]
+        elif site["type"] == "sample" and site["is_observed"]:
+            found[name] = log_density(site)
+            if _can_be_outside(site["fn"]):
+                found[f"{name} inside"] = site["fn"].support(site["value"])
+    return found
+
+
+def _can_be_outside(fn: Any) -> bool:
+    """Whether a value's support is told number by number, without rounding, and none of them is masked."""
+    support = fn.support
+    while isinstance(support, dist.constraints.independent):
+        support = support.base_constraint
+    return support is not None and support.event_dim == 0 and not _is_within(fn, dist.MaskedDistribution | dist.Unit)
+
+
+def _is_within(fn: Any, kind: Any) -> bool:
+    """Whether a distribution, or one that it wraps, is of this kind."""
+    return isinstance(fn, kind) or (hasattr(fn, "base_dist") and _is_within(fn.base_dist, kind))
+
+
+def _inputs(model: Model, latents: dict[str, jax.ShapeDtypeStruct], form: Batch) -> dict[str, frozenset[str]]:
+    """Which of "params" and "batch" each quantity depends on."""
+    found = eval_provenance(partial(_quantities, model), params=latents, batch=form)
+    return {name: frozenset().union(*jax.tree.leaves(part)) for name, part in found.items()}
+
+
+def _changed_by_rows(model: Model, latents: dict[str, jax.ShapeDtypeStruct], batch: Batch) -> set[str]:
+    """Quantities that are others with two rows than with three, at a point drawn at random."""
+
+    def both(key: jax.Array) -> list[dict[str, Any]]:
+        keys = jax.random.split(key, len(latents))
+        point = {
+            name: jax.random.uniform(key, form.shape, form.dtype, -2, 2)
+            for key, (name, form) in zip(keys, latents.items(), strict=True)
+        }
+        return [_quantities(model, point, zeros(batch, rows)) for rows in (2, 3)]
+
+    two, three = jax.jit(both)(jax.random.key(0))
+
+    def same(one: jax.Array, other: jax.Array) -> bool:
+        return np.shape(one) == np.shape(other) and np.allclose(one, other, rtol=1e-5, atol=1e-6, equal_nan=True)
+
+    return {name for name in two if not jax.tree.all(jax.tree.map(same, two[name], three[name]))}
+
+
+def _row_axis(name: str, two: tuple[int, ...], three: tuple[int, ...]) -> int:
+    """Of a log density with these shapes for two rows and for three, the axis of the rows."""
+    axes = [axis for axis, sizes in enumerate(zip(two, three, strict=False)) if sizes == (2, 3)]
+    if (
+        len(two) == len(three)
+        and len(axes) == 1
+        and two[: axes[0]] + two[axes[0] + 1 :] == (three[: axes[0]] + three[axes[0] + 1 :])
+    ):
+        return axes[0]
+    if len(axes) > 1:
+        raise ValueError(
+            f"the log density of {name!r} is a table of rows by rows, shape {two} for 2 rows: a column (rows, 1) was "
+            f'paired with an array (rows,). Write obs=batch["y"][:, 0], or drop the axis of its mean.'
+        )
+    raise ValueError(
+        f"the log density of {name!r} has shape {two} for 2 rows and {three} for 3; one axis of the rows is needed, as "
+        f"examples are independent given the parameters. Take .to_event() and sums off the axis of the rows, and put "
+        f'the site into with numpyro.plate("data", len(batch["y"])):'
+    )
+
+
+def _dims(outlines: dict[str, Outline], names: list[str]) -> dict[str, tuple[str, ...]]:
+    """The axes' names of sites in plates; plates called like a site, or like an axis of all draws, are left out."""
+    taken = {*RESERVED, *names}
+    plates = {name: [p if p not in taken else None for p in outlines[name].plates] for name in names}
+    return {
+        name: tuple(plate or f"{name}_dim_{axis}" for axis, plate in enumerate(axes))
+        for name, axes in plates.items()
+        if any(axes)
+    }
+
+
+@contextmanager
+def explained(form: Batch) -> Iterator[None]:
+    """Say of errors raised by a model what it was run on, and of those that only tracing raises, what to write."""
+    try:
+        yield
+    except READ_IN_PYTHON as error:
+        raise ValueError(
+            f"the model looks at values in Python, and its code must be the same for all agents' data "
+            f"({str(error).splitlines()[0]}) Where a plate takes its size from the values, every agent would have "
+            f"variables of its own: write the number of all agents' groups, {ALL_GROUPS}. Elsewhere write jax.numpy "
+            f"for numpy, and jnp.where for if."
+        ) from error
+    except Exception as error:
+        shapes = ", ".join(f"{leaf.dtype}{list(leaf.shape)}" for leaf in jax.tree.leaves(form))
+        error.add_note(
+            f"The NumPyro model was run on a batch like the data, of {shapes}. "
+            f'A plate over the rows takes its size from the batch: numpyro.plate("data", len(batch["y"])).'
+        )
+        raise

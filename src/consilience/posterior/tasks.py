@@ -1,0 +1,162 @@
+"""What a model predicts, where that is one thing: a label or a number for every row.
+
+Data are a dict with inputs and outcomes under the names `x` and `y`, or a tuple with inputs first and outcomes last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._types import Batch, Key, Number, Params
+
+
+@dataclass(frozen=True, eq=False)
+class Classification:
+    """Label y of a row x has probability probabilities(params, x)[y].
+
+    Args:
+      probabilities: `probabilities(params, x)` is a table (rows, classes).
+      x: the inputs' name.
+      y: the labels' name: whole numbers from 0.
+    """
+
+    probabilities: Callable[[Params, Any], jax.Array]
+    x: str = "x"
+    y: str = "y"
+
+    def inputs(self, batch: Batch) -> Any:
+        """The batch's x."""
+        return _part(batch, self.x, 0)
+
+    def outcomes(self, batch: Batch) -> Any:
+        """The batch's labels; refused where they are not one whole number a row."""
+        labels = _one_a_row(_part(batch, self.y, -1), self.y, f"{self.y}.argmax(axis=1) if its rows are one-hot")
+        if not (jnp.issubdtype(labels.dtype, jnp.integer) or labels.dtype == bool):
+            raise TypeError(
+                f"{self.y} has dtype {labels.dtype}; labels are whole numbers. Write {self.y}.astype(np.int32)."
+            )
+        return labels
+
+    def classes(self, params: Params, batch: Batch) -> int:
+        """How many."""
+        return int(jax.eval_shape(self.probabilities, params, self.inputs(batch)).shape[-1])
+
+    def draw(self, key: Key, params: Params, batch: Batch) -> dict[str, jax.Array]:
+        """Labels for the rows of a batch, from their probabilities."""
+        logits = jnp.log(self.probabilities(params, self.inputs(batch)))
+        return {self.y: jax.random.categorical(key, logits)}
+
+    def check(self, agent: int, params: Params, batch: Batch) -> None:
+        """Refuse an agent's labels that the model has no class for."""
+        labels, classes = np.asarray(self.outcomes(batch)), self.classes(params, batch)
+        for row in np.flatnonzero((labels < 0) | (labels >= classes))[:1]:
+            larger = f", or give the model {labels.max() + 1} classes" if labels.min() >= 0 else ""
+            raise ValueError(
+                f"agent {agent}: {self.y} is {labels[row]} in row {row}, and the model's classes are 0 to "
+                f"{classes - 1}. Number the labels of all agents from 0{larger}: before they are dealt out, "
+                f"{self.y} = np.unique({self.y}, return_inverse=True)[1]."
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Regression:
+    """y = mean(params, x) + sd(params)·ε with ε ~ N(0, 1).
+
+    Args:
+      mean: `mean(params, x)` is one number a row.
+      sd: `sd(params)` is a number, or one a row.
+      x: the inputs' name.
+      y: the outcomes' name.
+    """
+
+    mean: Callable[[Params, Any], jax.Array]
+    sd: Callable[[Params], Number]
+    x: str = "x"
+    y: str = "y"
+
+    def inputs(self, batch: Batch) -> Any:
+        """The batch's x."""
+        return _part(batch, self.x, 0)
+
+    def outcomes(self, batch: Batch) -> Any:
+        """The batch's y; refused where it is not one number a row."""
+        return _one_a_row(_part(batch, self.y, -1), self.y, "a NumPyro model for outcomes of several numbers")
+
+    def draw(self, key: Key, params: Params, batch: Batch) -> dict[str, jax.Array]:
+        """Outcomes for the rows of a batch, noise included."""
+        mean = self.mean(params, self.inputs(batch))
+        return {self.y: mean + self.sd(params) * jax.random.normal(key, mean.shape, mean.dtype)}
+
+    def check(self, agent: int, params: Params, batch: Batch) -> None:
+        """Refuse an agent's outcomes that are not of the form of the model's means."""
+        mean = jax.eval_shape(self.mean, params, self.inputs(batch)).shape
+        outcomes = np.shape(self.outcomes(batch))
+        if mean != outcomes:
+            raise ValueError(
+                f"agent {agent}: {self.y} has shape {outcomes} and the model's mean {mean}; one number a row is needed."
+            )
+
+
+Task = Classification | Regression
+
+
+def logits_of(apply: Callable[[Params, Any], jax.Array]) -> Callable[[Params, Any], jax.Array]:
+    """`apply`, refused where it does not give a table of logits."""
+
+    def logits(params: Params, x: Any) -> jax.Array:
+        table = apply(params, x)
+        if jnp.ndim(table) != 2 or len(table) != _rows(x):
+            fix = " For two classes write jnp.stack([0 * z, z], axis=1)." if jnp.ndim(table) == 1 else ""
+            raise ValueError(
+                f"apply(params, x) must give logits (rows, classes); for {_rows(x)} rows it gave shape "
+                f"{jnp.shape(table)}.{fix}"
+            )
+        return table
+
+    return logits
+
+
+def means_of(apply: Callable[[Params, Any], jax.Array]) -> Callable[[Params, Any], jax.Array]:
+    """`apply`, refused where it does not give one number a row."""
+
+    def means(params: Params, x: Any) -> jax.Array:
+        values = apply(params, x)
+        if jnp.shape(values) != (_rows(x),):
+            fix = " Write apply(params, x)[:, 0]." if jnp.shape(values) == (_rows(x), 1) else ""
+            raise ValueError(
+                f"apply(params, x) must give one number a row; for {_rows(x)} rows it gave shape "
+                f"{jnp.shape(values)}.{fix}"
+            )
+        return values
+
+    return means
+
+
+def _part(batch: Batch, name: str, place: int) -> Any:
+    """Inputs or outcomes: by name, or in a tuple by their place."""
+    if isinstance(batch, Mapping):
+        if name not in batch:
+            has = ", ".join(repr(key) for key in batch)
+            raise ValueError(f"the data have {has}, and no {name!r}. Say which are inputs and outcomes: x=..., y=...")
+        return batch[name]
+    if isinstance(batch, tuple | list):
+        return batch[place]
+    raise TypeError(f"the data are a {type(batch).__name__}; write a dict with inputs and outcomes, or a tuple (x, y).")
+
+
+def _one_a_row(outcomes: Any, name: str, fix: str) -> Any:
+    shape = np.shape(outcomes)
+    if len(shape) != 1:
+        fix = f"{name}[:, 0]" if shape[1:] == (1,) else fix
+        raise ValueError(f"{name} has shape {shape}; one number a row is needed. Write {fix}.")
+    return outcomes
+
+
+def _rows(x: Any) -> int:
+    return len(jax.tree.leaves(x)[0])

@@ -1,0 +1,93 @@
+"""What is kept of a draw: the parameters, or a function of them, as one vector."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._types import Params
+from .layout import Layout, leaf_name
+
+Keep = Sequence[str] | Callable[[Params], Any]
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """A function of the parameters' vector, and how its values lie in a vector of their own.
+
+    Attributes:
+      parameters: the layout of what is sampled.
+      layout: of what is seen.
+      function: of the parameters; None: they themselves are seen.
+    """
+
+    parameters: Layout
+    layout: Layout
+    function: Callable[[Params], Any] | None
+
+    @classmethod
+    def of(cls, parameters: Layout, function: Callable[[Params], Any] | None = None, what: str = "keep") -> View:
+        """Of what `function` gives; refused where that is not arrays of numbers. `what` is the argument's name."""
+        if function is None:
+            return cls(parameters, parameters, None)
+
+        def numbers(params: Params) -> Any:
+            return jax.tree.map(_as_real, function(params))
+
+        shapes = jax.eval_shape(numbers, parameters.unravel(jnp.zeros(parameters.dimension, parameters.dtype)))
+        if not jax.tree.leaves(shapes):
+            return cls(parameters, Layout(jax.tree.structure(shapes), (), (), ()), numbers)
+        return cls(parameters, Layout.of(jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), shapes), what), numbers)
+
+    @property
+    def bytes(self) -> int:
+        """Of one draw."""
+        return self.layout.dimension * self.layout.dtype.itemsize
+
+    def __call__(self, w: jax.Array) -> jax.Array:
+        if self.function is None:
+            return w
+        if not self.layout.names:
+            return w[:0]
+        return self.layout.ravel(self.function(self.parameters.unravel(w)))
+
+
+def chosen(shown: Callable[[Params], Any] | None, keep: Keep | None) -> Callable[[Params], Any] | None:
+    """What is kept of each draw, as a function of the parameters; None: all of them, as they are.
+
+    Args:
+      shown: what the model shows of its parameters; None: they themselves.
+      keep: names of some of that, or a function of it. None: all.
+    """
+    if keep is None:
+        return shown
+    if callable(keep):
+        return keep if shown is None else lambda params: keep(shown(params))
+    names = list(keep)
+    if isinstance(keep, str) or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"keep = {keep!r}: a list of names, or a function of the parameters. Write keep=[...].")
+
+    def some(params: Params) -> dict[str, Any]:
+        paths = jax.tree_util.tree_leaves_with_path(params if shown is None else shown(params))
+        leaves = {leaf_name(path): leaf for path, leaf in paths}
+        for name in names:
+            if name not in leaves:
+                near = get_close_matches(name, leaves, n=1) or list(leaves)
+                raise ValueError(
+                    f"keep: there is no parameter {name!r}; there are {', '.join(leaves)}. Write keep={near!r}."
+                )
+        return {name: leaves[name] for name in names}
+
+    return some
+
+
+def _as_real(leaf: Any) -> jax.Array:
+    """Counts and flags are kept as real numbers, like all else."""
+    array = jnp.asarray(leaf)
+    return array if jnp.issubdtype(array.dtype, jnp.floating) else array.astype(float)

@@ -1,0 +1,212 @@
+"""Figures of chains: traces, ranks, marginals, and what happened over time.
+
+Each function returns the drawing with its alt text, or a sentence where there is nothing to draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from scipy.stats import binom, rankdata
+
+from .._extras import require
+from .markup import Markup, legend, tag
+from .numbers import count, number, percent
+from .style import BAND, MOST_SERIES, PAPER, QUIET, SERIES, line_look
+from .svg import drawn
+from .view import some
+
+TRACE_POINTS = 600
+TIME_POINTS = 40
+CURVE_POINTS = 120
+FEWEST_FOR_A_CURVE = 20
+NETWORK_HEIGHT = 2.8
+MOST_RANK_BINS, FEWEST_RANK_BINS, DRAWS_PER_BIN = 20, 5, 10
+BAND_COVERAGE = 0.95
+LOG_FACTOR = 30  # what varies by more than this is drawn on a logarithmic axis
+WIDEST, NARROWEST = 2.4, 1.0  # lines that lie on each other are all seen: the later, the thinner
+NOTE_OFFSET = (31, 22)  # points, from the centre of a disc
+
+
+def missing(why: str) -> Markup:
+    """In place of a figure."""
+    return tag("p", why, class_="missing")
+
+
+def names_of_lines(names: list[str]) -> Markup:
+    """The legend of lines drawn with `line_look`, in this order."""
+    return legend((name, f"var(--series-{k % len(SERIES)})", k >= len(SERIES)) for k, name in enumerate(names))
+
+
+def trace(name: str, chains: np.ndarray) -> Markup:
+    """The draws (chain, draw) one after the other."""
+    finite = np.isfinite(chains)
+    if not finite.any():
+        return missing("No draw of this parameter is a finite number.")
+    stride = -(-chains.shape[1] // TRACE_POINTS)
+    places = np.arange(0, chains.shape[1], stride)
+
+    def draw(ax: Any) -> None:
+        for k, chain in enumerate(some(len(chains))):
+            marker = "o" if len(places) < 10 else None
+            ax.plot(places, chains[chain, ::stride], lw=0.7, alpha=0.85, marker=marker, ms=3, **line_look(k))
+        ax.set(xlabel="draw" if stride == 1 else f"draw (one in {stride} is drawn)")
+        ax.xaxis.get_major_locator().set_params(integer=True)
+        ax.margins(x=0.01)
+
+    low, high = chains[finite].min(), chains[finite].max()
+    stuck = sum(np.isfinite(chain).all() and np.ptp(chain) == 0 for chain in chains) if chains.shape[1] > 1 else 0
+    alt = (
+        f"Trace of {name}: {count(len(chains), 'chain')} of {count(chains.shape[1], 'draw')} "
+        f"between {number(low)} and {number(high)}"
+    )
+    alt += f", {stuck} of which never moved" * bool(stuck) + ", not all finite" * (not finite.all())
+    return drawn(draw, alt + ".")
+
+
+def ranks(name: str, chains: np.ndarray) -> Markup:
+    """Histograms of every chain's ranks among all draws (Vehtari et al. 2021), and where bars are expected."""
+    if not np.isfinite(chains).all():
+        return missing("Draws that are not finite numbers cannot be ranked.")
+    if len(chains) == 1:
+        return missing("There is one chain: ranks compare chains.")
+    length = chains.shape[1]
+    if length < FEWEST_RANK_BINS * DRAWS_PER_BIN // 2:
+        return missing(f"{count(length, 'draw')} a chain are too few to rank.")
+    bins = int(np.clip(length // DRAWS_PER_BIN, FEWEST_RANK_BINS, MOST_RANK_BINS))
+    ranked = rankdata(chains, axis=None).reshape(chains.shape)
+    heights = np.stack([np.histogram(row, bins, (0.5, chains.size + 0.5))[0] for row in ranked]) / (length / bins)
+    tail = (1 - BAND_COVERAGE) / 2
+    low, high = binom.ppf([tail, 1 - tail], length, 1 / bins) / (length / bins)
+    shown = some(len(chains))
+    tallest = max(2.0, float(heights[shown].max()))
+
+    def draw(ax: Any) -> None:
+        edges = np.linspace(0, 1, bins + 1)
+        for k, chain in enumerate(shown):
+            floor = -1.1 * tallest * k
+            ax.axhspan(floor + low, floor + high, color=BAND, lw=0)
+            ax.plot([0, 1], [floor + 1] * 2, color=QUIET, lw=0.6)
+            ax.stairs(floor + heights[chain], edges, baseline=floor, fill=True, color=line_look(k)["color"], alpha=0.55)
+        ax.set_yticks([-1.1 * tallest * k for k in range(len(shown))], [f"chain {chain}" for chain in shown])
+        ax.set(xlabel="rank, lowest to highest draw", xticks=[], xlim=(0, 1))
+        ax.set_ylim(-1.1 * tallest * (len(shown) - 1), tallest)
+        ax.spines["left"].set_visible(False)
+        ax.tick_params(axis="y", length=0)
+
+    outside = float(((heights < low) | (heights > high)).mean())
+    alt = (
+        f"Rank histograms of {name}, {len(chains)} chains: bars from {number(heights.min(), 2)} to "
+        f"{number(heights.max(), 2)} times the expected height, {percent(outside)} of them outside of the band."
+    )
+    return drawn(draw, alt)
+
+
+def marginal(name: str, draws: Mapping[str, np.ndarray]) -> Markup:
+    """A density for each of the named sets of draws."""
+    finite = {key: values[np.isfinite(values)] for key, values in draws.items()}
+    if not any(len(values) for values in finite.values()):
+        return missing("No draw of this parameter is a finite number.")
+    if min(map(len, draws.values())) < FEWEST_FOR_A_CURVE:
+        return missing("There are too few draws for curves.")
+
+    def draw(ax: Any) -> None:
+        for k, values in enumerate(finite.values()):
+            width = WIDEST - (WIDEST - NARROWEST) * k / max(1, len(finite) - 1)
+            if len(values) > 1 and np.ptp(values) > 0:
+                ax.plot(*density(values), lw=width, **line_look(k))
+            elif len(values):
+                ax.axvline(values[0], lw=width, **line_look(k))
+        ax.set(xlabel="value", yticks=[], ylim=(0, None))
+        ax.spines["left"].set_visible(False)
+
+    means = [values.mean() for values in finite.values() if len(values)]
+    sds = [values.std() for values in finite.values() if len(values)]
+    alt = (
+        f"Marginals of {name}, {count(len(means), 'curve')}: means from {number(min(means))} to {number(max(means))}, "
+        f"standard deviations from {number(min(sds))} to {number(max(sds))}."
+    )
+    return drawn(draw, alt)
+
+
+def density(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A kernel estimate by arviz-stats: places and heights."""
+    stats = require("arviz_stats.base", "report").array_stats
+    places, heights, _ = stats.kde(values, grid_len=CURVE_POINTS)
+    return places, heights
+
+
+def over_time(what: str, lines: np.ndarray, limits: tuple[float, float] | None = None) -> Markup:
+    """Averages over stretches of the run.
+
+    Args:
+      what: is shown.
+      lines: (line, draw).
+      limits: of the vertical axis.
+    """
+    if not np.isfinite(lines).any():
+        return missing("None of the recorded numbers is finite.")
+    starts = np.unique(np.linspace(0, lines.shape[1], min(lines.shape[1], TIME_POINTS), endpoint=False).astype(int))
+    lengths = np.diff([*starts, lines.shape[1]])
+    averages = np.add.reduceat(lines, starts, axis=1) / lengths
+    places = starts + lengths / 2
+    positive = averages[np.isfinite(averages) & (averages > 0)]
+
+    def draw(ax: Any) -> None:
+        for k, line in enumerate(averages[:MOST_SERIES]):
+            ax.plot(places, line, lw=1.2, marker="o" if len(places) < 10 else None, ms=3, **line_look(k))
+        ax.set(xlabel="draw")
+        ax.xaxis.get_major_locator().set_params(integer=True)
+        ax.margins(x=0.01)
+        if limits:
+            ax.set_ylim(*limits)
+        elif len(positive) and positive.max() > LOG_FACTOR * positive.min():
+            ax.set_yscale("log")
+            write_powers(ax.yaxis)
+        else:
+            ax.set_ylim(0, None)
+
+    first, last = averages[:, 0].mean(), averages[:, -1].mean()
+    return drawn(draw, f"{what.capitalize()}: {number(first)} at first, {number(last)} at last, on average over lines.")
+
+
+def write_powers(axis: Any) -> None:
+    """The ticks of a logarithmic axis as the page writes numbers."""
+    axis.set_major_formatter(lambda value, _: number(value, 1))
+    axis.minorticks_off()
+
+
+def network(of: Any, notes: list[str] | None) -> Markup:
+    """The network as `Network.plot` draws it, in the page's colours.
+
+    Args:
+      notes: a few words on each agent, where there is room for them.
+    """
+
+    def draw(ax: Any) -> None:
+        of.plot(ax)
+        ax.set_title("")
+        for collection in ax.collections:
+            is_edges = hasattr(collection, "get_segments")
+            collection.set_color(QUIET if is_edges else SERIES[0])
+        places = {int(text.get_text()): np.array(text.get_position()) for text in ax.texts}
+        for text in list(ax.texts):
+            text.set_color(PAPER)
+            if notes:
+                _note(ax, int(text.get_text()), of.neighbors(int(text.get_text())), places, notes)
+        ax.margins(0.3 if notes else 0.1)
+
+    alt = f"The network, {of.facts}."
+    return drawn(draw, alt, height=NETWORK_HEIGHT)
+
+
+def _note(ax: Any, agent: int, neighbors: tuple[int, ...], places: Mapping[int, np.ndarray], notes: list[str]) -> None:
+    """Beside the agent, on the side where it has no neighbours."""
+    away = places[agent] - np.mean([places[other] for other in neighbors] or [places[agent]], axis=0)
+    length = np.hypot(*away)
+    away = away / length if length > 0.1 else np.array([0.0, -1.0])
+    box = {"facecolor": PAPER, "edgecolor": "none", "boxstyle": "round,pad=0.15"}
+    style = {"textcoords": "offset points", "ha": "center", "va": "center", "fontsize": 7, "bbox": box}
+    ax.annotate(notes[agent], places[agent], tuple(away * NOTE_OFFSET), **style)

@@ -1,0 +1,93 @@
+"""The report: runs as one page that needs nothing but itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+
+from ..results import Run
+from .comparison import short_verdict, side_by_side
+from .markup import Markup, join, paragraph, tag
+from .sections import run_sections
+from .style import css_variables
+from .svg import distinct_names
+from .view import View, views
+
+MOST_IN_TITLE = 3
+
+
+def report(runs: Sequence[Run] | Mapping[str, Run], path: Path, title: str | None = None) -> Path:
+    """Write the page about one run, or about several side by side; returns where it is.
+
+    Args:
+      runs: by name, or in a row, then named after sampler and network.
+      path: of the HTML file; folders that are missing are made.
+      title: of the page.
+    """
+    named = dict(runs) if isinstance(runs, Mapping) else _named(runs)
+    if not named:
+        raise ValueError("report: no runs were given; write report([run], path).")
+    found, compared = views(named)
+    page = _page(title or _title(found), _body(found, compared), _lead(found))
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+def _named(runs: Sequence[Run]) -> dict[str, Run]:
+    """Names after sampler and network, numbered where they are the same."""
+    names = [f"{run.sampler.name} on {run.network.name}" for run in runs]
+    return {
+        name if names.count(name) == 1 else f"{name} ({names[: k + 1].count(name)})": run
+        for k, (name, run) in enumerate(zip(names, runs, strict=True))
+    }
+
+
+def _title(found: list[View]) -> str:
+    return " / ".join(view.name for view in found) if len(found) <= MOST_IN_TITLE else f"{len(found)} runs"
+
+
+def _lead(found: list[View]) -> Markup:
+    """What the page is about, in a line."""
+    if len(found) == 1:
+        return paragraph(f"Sampler {found[0].run.sampler.name}, network {found[0].run.network.name}: {found[0].size}.")
+    return paragraph(f"{len(found)} runs: first all of them in one table, then each from its verdict to its cost.")
+
+
+def _body(found: list[View], compared: tuple[str, ...]) -> Markup:
+    if len(found) == 1:
+        return run_sections(found[0], level=2)
+    contents = tag(
+        "nav",
+        tag(
+            "ul", *(tag("li", tag("a", v.name, href=f"#run-{k}"), f": {short_verdict(v)}") for k, v in enumerate(found))
+        ),
+        aria_label="Runs",
+    )
+    comparison = tag("section", tag("h2", "Side by side"), side_by_side(found, compared))
+    sections = (
+        tag(
+            "section", tag("h2", v.name), paragraph(f"{v.size}."), run_sections(v, level=3), id=f"run-{k}", class_="run"
+        )
+        for k, v in enumerate(found)
+    )
+    return join([contents, comparison, *sections])
+
+
+def _page(title: str, body: Markup, lead: Markup) -> str:
+    styles = css_variables() + resources.files(__package__).joinpath("page.css").read_text(encoding="utf-8")
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", title),
+        tag("style", Markup(styles)),
+    )
+    header = tag("header", tag("h1", title), lead)
+    footer = tag("footer", paragraph("Made by consilience. The page holds all that it shows and fetches nothing."))
+    return "<!doctype html>\n" + distinct_names(
+        tag("html", head, tag("body", header, tag("main", body), footer), lang="en")
+    )

@@ -1,0 +1,171 @@
+"""Predictions on held-out rows: how good they are, and whether they are as sure as they should be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..results.scores import ClassificationScores, RegressionScores
+from .figures import missing, write_powers
+from .markup import Markup, abreast, figure, join, panel, paragraph, table, tag
+from .numbers import MISSING, count, fixed, number, percent
+from .style import BAND, QUIET, SERIES
+from .svg import drawn
+
+Scores = ClassificationScores | RegressionScores
+
+DECIMALS = {"accuracy": 3, "unseen accuracy": 3, "NLL": 3, "Brier": 3, "ECE": 3, "OOD AUROC": 3, "RMSE": 4}
+
+
+def figures_of(scores: Scores) -> dict[str, np.ndarray]:
+    """The scores that are one number an agent, by the name that tables give them."""
+    if isinstance(scores, RegressionScores):
+        return {"RMSE": scores.rmse, "NLL": scores.nll}
+    found = {
+        "accuracy": scores.accuracy,
+        "unseen accuracy": scores.unseen_accuracy,
+        "NLL": scores.nll,
+        "Brier": scores.brier,
+        "ECE": scores.ece,
+    }
+    if scores.ood_auroc is not None:
+        found["OOD AUROC"] = scores.ood_auroc
+    return {name: values for name, values in found.items() if not np.isnan(values).all()}
+
+
+def section(scores: Scores) -> Markup:
+    """Scores over the network, calibration, and how they settle with more draws."""
+    spread = [
+        (name, *(fixed(float(f(values)), DECIMALS[name]) for f in (np.nanmean, np.nanmin, np.nanmax)))
+        for name, values in figures_of(scores).items()
+    ]
+    parts = [
+        paragraph(
+            f"Each agent predicts the same {count(scores.rows, 'held-out row')}, averaging over "
+            f"{count(scores.draws, 'draw')} of each of its chains."
+        ),
+        table("Scores over the agents", ["score", "mean", "lowest", "highest"], spread),
+        paragraph(_glossary(scores)),
+    ]
+    if isinstance(scores, ClassificationScores):
+        calibration = figure(
+            "Of the rows predicted with some confidence, the share that was right; below the diagonal agents are too "
+            "sure of themselves, and bars show how the rows are spread.",
+            [panel("Reliability", _reliability(scores))],
+        )
+        settle = {"Accuracy": scores.cumulative.accuracy, "NLL": scores.cumulative.nll}
+    else:
+        calibration = figure(
+            "The share of rows inside of predictive intervals of each level; below the diagonal agents are too sure of "
+            "themselves.",
+            [panel("Coverage", _coverage(scores))],
+        )
+        settle = {"RMSE": scores.cumulative.rmse, "NLL": scores.cumulative.nll}
+    settling = (
+        figure(
+            f"{name} when only the first draws are averaged: it levels off once there are enough.",
+            [panel(f"{name} with more draws", _settling(name, scores.cumulative.draws, values))],
+        )
+        for name, values in settle.items()
+    )
+    parts += [paragraph("Lines are means over agents, shading spans all agents."), abreast([calibration, *settling])]
+    if isinstance(scores, ClassificationScores):
+        parts.append(_by_class(scores))
+    return join(parts)
+
+
+def _glossary(scores: Scores) -> str:
+    if isinstance(scores, RegressionScores):
+        return "RMSE is the error of the predictive mean; NLL the negative log predictive density per row. Low is good."
+    unseen = " Unseen accuracy counts only rows of classes that the agent has no example of."
+    return (
+        "NLL is the negative log probability of the right class per row, Brier the squared error of all class "
+        "probabilities, ECE the average gap between confidence and accuracy. Low is good for these three."
+        + unseen
+        * bool(np.isfinite(scores.unseen_accuracy).any())
+    )
+
+
+def _reliability(scores: ClassificationScores) -> Markup:
+    bins = scores.reliability
+    valid = (bins.count > 0) & np.isfinite(bins.confidence) & np.isfinite(bins.accuracy)
+    rows = np.where(valid, bins.count, 0).sum(axis=0)
+    filled = np.flatnonzero(rows)
+    if not len(filled):
+        return missing("No prediction is a number.")
+    confidence, accuracy = (
+        np.where(valid, values * bins.count, 0).sum(axis=0)[filled] / rows[filled]
+        for values in (bins.confidence, bins.accuracy)
+    )
+
+    def draw(ax: Any) -> None:
+        ax.stairs(0.25 * rows / rows.max(), bins.edges, fill=True, color=BAND)
+        ax.plot([0, 1], [0, 1], color=QUIET, lw=0.8, ls="--")
+        observed = np.where(valid, bins.accuracy, np.nan)[:, filled]
+        lowest, highest = np.nanmin(observed, axis=0), np.nanmax(observed, axis=0)
+        ax.fill_between(confidence, lowest, highest, color=SERIES[0], alpha=0.2, lw=0)
+        ax.plot(confidence, accuracy, color=SERIES[0], lw=1.3, marker="o", ms=3)
+        ax.set(xlabel="confidence", ylabel="share that was right", xlim=(0, 1.02), ylim=(0, 1.02))
+
+    gap = float(np.nanmean(scores.ece))
+    lean = float(((confidence - accuracy) * rows[filled]).sum() / rows.sum())
+    words = "surer than right" if lean > 0 else "less sure than right"
+    alt = (
+        f"Reliability diagram: ECE {number(gap)} on average; overall the agents are {words} by {number(abs(lean), 2)}."
+    )
+    return drawn(draw, alt)
+
+
+def _coverage(scores: RegressionScores) -> Markup:
+    levels, covered = scores.coverage.levels, scores.coverage.covered
+    mean = covered.mean(axis=0)
+
+    def draw(ax: Any) -> None:
+        ax.plot([0, 1], [0, 1], color=QUIET, lw=0.8, ls="--")
+        ax.fill_between(levels, covered.min(axis=0), covered.max(axis=0), color=SERIES[0], alpha=0.2, lw=0)
+        ax.plot(levels, mean, color=SERIES[0], lw=1.3, marker="o", ms=3)
+        ax.set(xlabel="nominal level", ylabel="share of rows inside", xlim=(0, 1.02), ylim=(0, 1.02))
+
+    pairs = ", ".join(f"{percent(level)}: {percent(share)}" for level, share in zip(levels, mean, strict=True))
+    return drawn(draw, f"Coverage of predictive intervals, nominal and observed: {pairs}.")
+
+
+def _settling(name: str, draws: np.ndarray, values: np.ndarray) -> Markup:
+    if not np.isfinite(values).any():
+        return missing("None of the scores is finite.")
+    mean = values.mean(axis=1)
+
+    def draw(ax: Any) -> None:
+        ax.fill_between(draws, values.min(axis=1), values.max(axis=1), color=SERIES[0], alpha=0.2, lw=0)
+        ax.plot(draws, mean, color=SERIES[0], lw=1.3, marker="o", ms=2.5)
+        if draws.max() > 20 * draws.min():
+            ax.set_xscale("log")
+            write_powers(ax.xaxis)
+        ax.set(xlabel="draws averaged")
+
+    return drawn(
+        draw, f"{name} with more draws: {number(mean[0])} with {draws[0]:,}, {number(mean[-1])} with {draws[-1]:,}."
+    )
+
+
+def _by_class(scores: ClassificationScores) -> Markup:
+    """Accuracy of each agent on each class, shaded; classes that it has examples of are framed."""
+    seen = scores.seen or [()] * len(scores.accuracy)
+
+    def shaded(agent: int, label: int) -> Markup:
+        value = float(scores.class_accuracy[agent, label])
+        written = fixed(value, 2)
+        return tag(
+            "td",
+            tag("strong", written) if label in seen[agent] else written,
+            class_="seen" if label in seen[agent] else None,
+            style=None if written == MISSING else f"--share:{value:.2f}",
+        )
+
+    classes = range(scores.class_accuracy.shape[1])
+    rows = [(f"agent {agent}", *(shaded(agent, label) for label in classes)) for agent in range(len(scores.accuracy))]
+    framed = "; framed and bold where the agent has examples of the class" if scores.seen else ""
+    return table(
+        f"Accuracy by class: the share of its rows that an agent gets right{framed}", ["", *classes], rows, "shaded"
+    )

@@ -1,0 +1,280 @@
+"""One run, from verdict to provenance."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import figures, predictions
+from .markup import Markup, abreast, facts, figure, folded, join, panel, paragraph, table, tag
+from .numbers import MISSING, count, fixed, listed, number
+from .style import MOST_SERIES
+from .view import View, some
+
+MOST_NOTED = 16  # agents with a note in the picture of the network
+MOST_OPEN = 24  # rows of a table or list that is not folded
+SHOWN_ROWS = 12  # parameters in the table
+NEIGHBOURS = 8  # named in the table of agents
+
+
+def run_sections(view: View, level: int) -> Markup:
+    """All that the page says of a run.
+
+    Args:
+      level: of the headings.
+    """
+    found: list[tuple[str, Markup]] = [
+        ("Network", _network(view)),
+        ("Parameters", _parameters(view)),
+        ("Chains", _chains(view)),
+        ("Marginals per agent", _marginals(view)),
+        ("Agreement and acceptance over time", _over_time(view)),
+        ("Cost", _cost(view)),
+    ]
+    if view.run.evaluation is not None:
+        found.append(("Predictions", predictions.section(view.run.evaluation)))
+    if view.run.facts:
+        listing = facts(view.run.facts.items(), "provenance")
+        is_long = len(view.run.facts) > MOST_OPEN
+        found.append(("Provenance", folded(count(len(view.run.facts), "fact"), listing) if is_long else listing))
+    return join([verdict(view), key_figures(view), *(tag("section", tag(f"h{level}", h), body) for h, body in found)])
+
+
+def verdict(view: View) -> Markup:
+    """The verdict, the sampler's bias beside it, and all other warnings."""
+    bias = view.run.sampler.bias
+    said = ("Bias. ", "None by design.") if bias is None else ("Biased by design. ", bias)
+    parts = [
+        paragraph(tag("strong", "Verdict. "), view.summary.verdict),
+        paragraph(tag("strong", said[0]), said[1][0].upper(), said[1][1:]),
+    ]
+    if view.warnings:
+        parts.append(tag("ul", *(tag("li", warning[0].upper(), warning[1:]) for warning in view.warnings)))
+    return tag("div", *parts, class_="verdict" if not view.summary.warnings else "verdict careful")
+
+
+def key_figures(view: View) -> Markup:
+    summary, run = view.summary, view.run
+    worst, least, typical = mixing(view)
+    return facts(
+        (
+            ("worst R-hat", fixed(worst, 3)),
+            ("least bulk ESS", number(least)),
+            ("median bulk ESS", number(typical)),
+            ("acceptance", MISSING if summary.acceptance is None else fixed(summary.acceptance, 3)),
+            ("consensus error, sd", number(summary.consensus_error, 2)),
+            ("sent", f"{number(run.traffic.bytes / 1e6)} MB"),
+            ("time", f"{number(run.seconds)} s"),
+        ),
+        "key-figures",
+    )
+
+
+def mixing(view: View) -> tuple[float, float, float]:
+    """The largest R-hat, the least and the median bulk ESS of those that were computed."""
+    r_hat, ess = (view.summary.columns[name] for name in ("r_hat", "ess_bulk"))
+    r_hat, ess = r_hat[~np.isnan(r_hat)], ess[~np.isnan(ess)]
+    return (
+        float(r_hat.max()) if len(r_hat) else np.nan,
+        float(ess.min()) if len(ess) else np.nan,
+        float(np.median(ess)) if len(ess) else np.nan,
+    )
+
+
+def _network(view: View) -> Markup:
+    run, agents = view.run, view.agents
+    classes = getattr(run.evaluation, "seen", None)
+    notes = None
+    if run.rows is not None and agents <= MOST_NOTED:
+        held = [f"\n{listed([str(label) for label in own], 3)}" for own in classes] if classes else [""] * agents
+        notes = [f"{count(rows, 'row')}{own}" for rows, own in zip(run.rows, held, strict=True)]
+    columns: dict[str, list[str]] = {
+        "neighbours": [
+            listed([str(other) for other in run.network.neighbors(a)], NEIGHBOURS) or "none" for a in range(agents)
+        ]
+    }
+    if run.rows is not None:
+        columns["rows"] = [f"{rows:,}" for rows in run.rows]
+    if classes:
+        columns["classes"] = [listed([str(label) for label in own], NEIGHBOURS) for own in classes]
+    if not view.has_one_chain_for_all:
+        for title, stat, decimals in (
+            ("acceptance", acceptance_stat(view), 3),
+            ("distance", "disagreement", 0),
+        ):
+            if stat in run.stats and run.num_draws:
+                means = [float(np.mean(values)) for values in run.stats[stat]]
+                columns[title] = [fixed(mean, decimals) if decimals else number(mean) for mean in means]
+    if run.evaluation is not None:
+        for title, values in predictions.figures_of(run.evaluation).items():
+            columns[title] = [fixed(float(value), predictions.DECIMALS[title]) for value in values]
+    rows = [(f"agent {a}", *(values[a] for values in columns.values())) for a in range(agents)]
+    body = table("Agents: what each one has, and what came of it", ["agent", *columns], rows)
+    if agents > MOST_OPEN:
+        body = folded(f"The {agents} agents, one by one", body)
+    caption = "Discs are agents, lines join those that may talk, and thicker lines weigh more when values are mixed."
+    facts_line = f"{run.network.facts[0].upper()}{run.network.facts[1:]}."
+    picture = figure(caption, [figures.network(run.network, notes)])
+    return join([paragraph(facts_line), tag("div", picture, body, class_="beside")])
+
+
+def acceptance_stat(view: View) -> str:
+    return "is_accepted" if "is_accepted" in view.run.stats else "acceptance_rate"
+
+
+def _parameters(view: View) -> Markup:
+    names, columns = view.summary.names, view.summary.columns
+    if not names:
+        return figures.missing("No parameters were kept.")
+    worst = np.argsort(-np.nan_to_num(columns["r_hat"], nan=-np.inf), kind="stable")[:SHOWN_ROWS]
+    titles = {
+        "mean": "mean",
+        "sd": "sd",
+        "mcse_mean": "MCSE",
+        "ess_bulk": "bulk ESS",
+        "ess_tail": "tail ESS",
+        "r_hat": "R-hat",
+    }
+    rows = [(names[k], *(_statistic(name, float(columns[name][k])) for name in titles)) for k in sorted(worst.tolist())]
+    which = "all" if len(rows) == len(names) else f"the {len(rows)} of {len(names):,} with the largest R-hat"
+    explained = (
+        "Means and standard deviations (sd) are averages over agents; effective sample sizes (ESS) are the smallest "
+        "and R-hat is the largest of any agent. MCSE is the Monte Carlo standard error of the mean."
+    )
+    return join([paragraph(explained), table(f"Parameters: {which}", ["parameter", *titles.values()], rows)])
+
+
+def _statistic(name: str, value: float) -> str:
+    if name.startswith("ess"):
+        return fixed(value, 0)
+    return fixed(value, 3) if name == "r_hat" else number(value)
+
+
+def _chains(view: View) -> Markup:
+    if not view.shown or not view.run.num_draws:
+        return figures.missing("There are no draws to show.")
+    lines = figures.names_of_lines([f"chain {chain}" for chain in some(view.run.num_chains)])
+    return join(
+        [
+            paragraph(f"{view.how_chosen} {view.whose_chains}{_omitted('chains', view.run.num_chains)}"),
+            _panels(
+                "Traces: the draws in order; chains that have mixed look alike and wander over the same range.",
+                {name: figures.trace(name, view.chains(name)) for name in view.shown},
+                lines,
+            ),
+            _panels(
+                "Rank plots: how often each chain's draws rank low or high among all draws; where chains have mixed, "
+                "bars are level, and 95 of 100 stay in the band if draws are independent (autocorrelation widens it).",
+                {name: figures.ranks(name, view.chains(name)) for name in view.shown},
+            ),
+        ]
+    )
+
+
+def _panels(caption: str, drawings: dict[str, Markup], legend: Markup | None = None) -> Markup:
+    """A panel for every parameter; what is missing for all for the same reason is said once."""
+    reasons = set(drawings.values())
+    if len(reasons) == 1 and "<svg" not in (reason := reasons.pop()):
+        return reason
+    return figure(caption, [panel(name, drawing) for name, drawing in drawings.items()], legend)
+
+
+def _omitted(what: str, total: int) -> str:
+    return f" Of {total} {what}, {MOST_SERIES}, evenly spaced, are drawn." if total > MOST_SERIES else ""
+
+
+def _marginals(view: View) -> Markup:
+    if not view.shown or not view.run.num_draws:
+        return figures.missing("There are no draws to show.")
+    if view.run.copies > 1:
+        text = (
+            f"Each agent has draws of its own; its chains are taken together.{_omitted('agents', view.agents)} "
+            f"{view.agreement}"
+        )
+        caption = "Marginals: how each agent's draws are spread; where agents agree, the curves lie on each other."
+    else:
+        text = f"{view.whose_chains} The curves are the chains.{_omitted('chains', view.run.num_chains)}"
+        caption = "Marginals: how each chain's draws are spread; where chains have mixed, the curves lie on each other."
+    drawings = {name: figures.marginal(name, view.per_agent(name)) for name in view.shown}
+    return join(
+        [paragraph(text), _panels(caption, drawings, figures.names_of_lines(list(view.per_agent(view.shown[0]))))]
+    )
+
+
+def _over_time(view: View) -> Markup:
+    omitted = _omitted("agents", view.agents) if view.run.copies > 1 else ""
+    omitted += _omitted("chains", view.run.num_chains)
+    return join([paragraph(omitted) if omitted else "", abreast([_agreement(view), _acceptance(view)])])
+
+
+def _agreement(view: View) -> Markup:
+    if view.agents == 1:
+        return paragraph("There is one agent: nobody to agree with.")
+    if view.has_one_chain_for_all:
+        return paragraph("All agents hold the same chains, bit by bit: there is no consensus error to follow.")
+    apart = view.run.stats.get("disagreement")
+    if apart is None or not view.run.num_draws:
+        return figures.missing("How far the agents were apart was not recorded draw by draw.")
+    shown = some(view.agents)
+    lines = figures.names_of_lines([f"agent {agent}" for agent in shown])
+    drawing = figures.over_time("distance from the network mean", apart.mean(axis=1)[shown])
+    return figure(
+        "Consensus error: an agent's root mean square distance from the mean of all agents, in the parameters' own "
+        "units; it should be small beside the posterior's spread, and not grow.",
+        [panel("Distance from the network mean", drawing, lines)],
+    )
+
+
+def _acceptance(view: View) -> Markup:
+    taken = view.run.stats.get(acceptance_stat(view))
+    if not view.run.num_draws:
+        return figures.missing("There are no draws to show.")
+    if taken is None:
+        return paragraph("The sampler takes every proposal: there is no acceptance rate.")
+    shown = some(view.run.num_chains)
+    lines = figures.names_of_lines([f"chain {chain}" for chain in shown])
+    drawing = figures.over_time("acceptance", taken.mean(axis=0)[shown], (0, 1.02))
+    return figure(
+        "Acceptance: the share of proposals taken (for NUTS, their mean probability), averaged over stretches of the "
+        "run and over agents; a chain near zero is stuck.",
+        [panel("Acceptance", drawing, lines)],
+    )
+
+
+def _cost(view: View) -> Markup:
+    run, summary = view.run, view.summary
+    _, least, typical = mixing(view)
+    rows = [
+        (name, written, number(_per(least, total)), number(_per(typical, total)))
+        for name, written, total in (
+            ("round", f"{run.traffic.rounds:,}", run.traffic.rounds),
+            ("message", f"{run.traffic.messages:,}", run.traffic.messages),
+            ("megabyte", number(run.traffic.bytes / 1e6, 4), run.traffic.bytes / 1e6),
+            ("second", number(run.seconds, 4), run.seconds),
+            ("iteration of a chain", f"{run.iterations:,}", run.iterations),
+        )
+    ]
+    counted = [
+        f"{count(number_of, what)} of {summary.iterations:,} iterations"
+        for what, number_of in (("divergence", summary.divergences), ("redone iteration", summary.redone))
+        if number_of is not None
+    ]
+    energy = (
+        ""
+        if summary.e_bfmi is None
+        else f" E-BFMI of the chains: {', '.join(number(float(e), 2) for e in summary.e_bfmi)}."
+    )
+    return join(
+        [
+            paragraph("Warm-up is included. ESS is the bulk effective sample size: what the draws are worth."),
+            table(
+                "Cost: what was spent, and the effective draws that each unit bought",
+                ["unit", "spent", "least ESS per unit", "median ESS per unit"],
+                rows,
+            ),
+            paragraph(f"Behind the kept draws: {', '.join(counted)}.{energy}") if counted or energy else Markup(),
+        ]
+    )
+
+
+def _per(ess: float, total: float) -> float:
+    return ess / total if total else np.nan

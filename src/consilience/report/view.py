@@ -1,0 +1,159 @@
+"""What the page needs of a run, asked for once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ..results import Run, Summary
+from .numbers import count, number, percent
+from .style import MOST_SERIES
+
+SHOWN_PARAMETERS = 6
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """A run under the name that the page gives it.
+
+    Attributes:
+      shown: names of the parameters that have figures of their own: those that have mixed worst.
+      series: their draws, (draw, chain, copy), by name; also those that several runs are compared by.
+    """
+
+    name: str
+    run: Run
+    summary: Summary
+    shown: tuple[str, ...]
+    series: Mapping[str, np.ndarray]
+
+    @property
+    def agents(self) -> int:
+        return self.run.network.size
+
+    @property
+    def has_one_chain_for_all(self) -> bool:
+        return self.run.copies == 1 and self.agents > 1
+
+    @property
+    def warnings(self) -> list[str]:
+        """The summary's, without that of the sampler's bias, which the page says by itself."""
+        bias = self.run.sampler.bias
+        return [warning for warning in self.summary.warnings if bias is None or bias not in warning]
+
+    @cached_property
+    def farthest_agent(self) -> int:
+        """The agent whose draws are farthest from the network mean, or not all finite, in the parameters shown."""
+        if self.run.copies == 1 or not self.shown:
+            return 0
+        draws = np.stack([self.series[name] for name in self.shown])
+        finite = np.isfinite(draws).all(axis=(0, 1, 2))
+        if not finite.all():
+            return int(np.argmin(finite))
+        apart = np.abs(draws - draws.mean(axis=3, keepdims=True)).mean(axis=(1, 2))
+        spread = draws.std(axis=(1, 2, 3))
+        return int(np.argmax((apart / np.where(spread > 0, spread, 1)[:, None]).sum(axis=0)))
+
+    def chains(self, name: str) -> np.ndarray:
+        """The draws of one agent's chains, (chain, draw): of the agent farthest from the others."""
+        return self.series[name][:, :, self.farthest_agent].T
+
+    def per_agent(self, name: str) -> dict[str, np.ndarray]:
+        """The draws behind each marginal: of agents, or of chains where all agents hold the same."""
+        series = self.series[name]
+        if self.run.copies == 1:
+            return {f"chain {chain}": series[:, chain, 0] for chain in some(self.run.num_chains)}
+        return {f"agent {agent}": series[:, :, agent].ravel() for agent in some(self.agents)}
+
+    @property
+    def agreement(self) -> str:
+        """How far the shown parameters' means, in posterior sd, and sds differ between agents, in words."""
+        means, sds = [], []
+        with np.errstate(all="ignore"):  # draws that are not finite, or never move, have none
+            for name in self.shown:
+                mean, sd = (f(self.series[name], axis=(0, 1)) for f in (np.mean, np.std))
+                means.append(np.ptp(mean) / sd.mean())
+                sds.append(np.ptp(sd) / sd.mean())
+        if not np.isfinite([*means, *sds]).all():
+            return "Draws that are not finite, and chains that never move, have no spread to compare."
+        return (
+            f"Between agents, means of these parameters differ by at most {number(max(means), 2)} posterior sd, and "
+            f"sds by {percent(max(sds))}."
+        )
+
+    @property
+    def how_chosen(self) -> str:
+        """How the shown parameters were chosen, in words."""
+        total = len(self.summary.names)
+        if len(self.shown) == total:
+            return f"{'It is the only parameter' if total == 1 else f'These are all {total} parameters'}."
+        diagnosed = int(np.isfinite(self.summary.columns["r_hat"]).sum())
+        if not diagnosed:
+            return f"These are the first {len(self.shown)} of {total:,} parameters: none has an R-hat to choose by."
+        if diagnosed < total:
+            some_of = f"Of the {diagnosed:,} parameters (of {total:,}) that R-hat was computed for"
+            return f"{some_of}, these {len(self.shown)} have the largest."
+        return f"Of {total:,} parameters, these {len(self.shown)} have the largest R-hat."
+
+    @property
+    def whose_chains(self) -> str:
+        """Whose chains traces and ranks show, in words."""
+        if self.agents == 1:
+            return "There is one agent."
+        if self.has_one_chain_for_all:
+            return f"All {self.agents} agents hold the same chains."
+        agent = self.farthest_agent
+        is_finite = all(np.isfinite(self.series[name][:, :, agent]).all() for name in self.shown)
+        why = f"farthest from the mean of the {self.agents} agents" if is_finite else "not all finite numbers"
+        return f"The chains are those of agent {agent}, whose draws are {why}."
+
+    @property
+    def size(self) -> str:
+        """Agents, chains, draws and parameters."""
+        return (
+            f"{count(self.agents, 'agent')}, {count(self.run.num_chains, 'chain')} of "
+            f"{count(self.run.num_draws, 'draw')}, {count(len(self.summary.names), 'parameter')}"
+        )
+
+
+def some(total: int) -> list[int]:
+    """All places, or MOST_SERIES of them, evenly spaced."""
+    return np.unique(np.linspace(0, total - 1, min(total, MOST_SERIES)).round().astype(int)).tolist()
+
+
+def views(runs: Mapping[str, Run]) -> tuple[list[View], tuple[str, ...]]:
+    """The runs, and the names of the parameters by which they are compared: of those they share, the worst mixed."""
+    summaries = {name: run.summary() for name, run in runs.items()}
+    compared: tuple[str, ...] = ()
+    if len(runs) > 1:
+        r_hats = [
+            dict(zip(summary.names, np.nan_to_num(summary.columns["r_hat"], nan=-np.inf), strict=True))
+            for summary in summaries.values()
+        ]
+        shared = [k for k in r_hats[0] if all(k in of_run for of_run in r_hats)]
+        worst = sorted(shared, key=lambda k: -max(of_run[k] for of_run in r_hats))[:SHOWN_PARAMETERS]
+        compared = tuple(k for k in shared if k in worst)
+    found = []
+    for name, run in runs.items():
+        summary = summaries[name]
+        shown = _worst_mixed(summary)
+        places = [summary.names.index(k) for k in dict.fromkeys([*shown, *compared])]
+        found.append(View(name, run, summary, shown, _series(run, summary.names, places)))
+    return found, compared
+
+
+def _worst_mixed(summary: Summary) -> tuple[str, ...]:
+    """The parameters with the largest R-hat, then the lowest ESS, in the order of the model."""
+    r_hat, ess = summary.columns["r_hat"], summary.columns["ess_bulk"]
+    order = np.lexsort((np.nan_to_num(ess, nan=np.inf), -np.nan_to_num(r_hat, nan=-np.inf, posinf=np.inf)))
+    return tuple(summary.names[k] for k in sorted(order[:SHOWN_PARAMETERS].tolist()))
+
+
+def _series(run: Run, names: Sequence[str], places: list[int]) -> dict[str, np.ndarray]:
+    if not places or not run.num_draws:
+        return {names[k]: np.empty((0, run.num_chains, run.copies)) for k in places}
+    series = np.asarray(run.series(places), float)
+    return {names[k]: series[..., n] for n, k in enumerate(places)}

@@ -1,0 +1,85 @@
+"""Figures of how well a run has sampled, worked out block by block: draws on disk are never all in memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .._extras import require
+
+if TYPE_CHECKING:
+    from .run import Run
+
+TAIL = (0.05, 0.95)
+FEWEST_DRAWS = 4  # arviz-stats has no diagnostics of shorter chains
+MOST_VALUES = 10_000_000  # held at once for diagnostics
+COLUMNS = ("mcse_mean", "ess_bulk", "ess_tail", "r_hat")
+
+
+def mean_and_sd(run: Run) -> tuple[np.ndarray, np.ndarray]:
+    """Of every number over draws and chains, (copy, number) each; blocks are merged by Chan's formula."""
+    count = 0
+    mean, squares = np.zeros(run.kept.shape[2:]), np.zeros(run.kept.shape[2:])
+    for block in run.blocks():
+        number = block.shape[0] * block.shape[1]
+        block_mean = block.mean(axis=(0, 1), dtype=float)
+        apart = block_mean - mean
+        squares += np.square(block - block_mean).sum(axis=(0, 1), dtype=float)
+        squares += np.square(apart) * (count * number / (count + number))
+        mean += apart * (number / (count + number))
+        count += number
+    return mean, np.sqrt(squares / max(1, count))
+
+
+def never_moved(run: Run) -> np.ndarray:
+    """Which chains, (chain, copy), have draws that are all alike."""
+    first = run.kept[:1]
+    moved = np.zeros(run.kept.shape[1:3], bool)
+    for block in run.blocks():
+        moved |= (block != first).any(axis=(0, 3))
+    return ~moved
+
+
+def all_finite(run: Run) -> bool:
+    return all(np.isfinite(values).all() for values in (*run.blocks(), *run.raw_stats.values()))
+
+
+def chain_diagnostics(run: Run, copies: list[int], most: int | None) -> dict[str, np.ndarray]:
+    """The worst over agents of MCSE of the mean, bulk and tail ESS and rank-normalised R-hat, by arviz-stats.
+
+    Of at most `most` series, numbers evenly spaced, and no more than MOST_VALUES values; NaN elsewhere, and where a
+    chain never moved: arviz would call constant draws perfect.
+    """
+    stats = require("arviz_stats.base", "report").array_stats
+    length, chains, _, dimension = run.kept.shape
+    columns = {name: np.full(dimension, np.nan) for name in COLUMNS}
+    if length < FEWEST_DRAWS or dimension == 0:
+        return columns
+    fits = MOST_VALUES // (length * chains * len(copies))
+    wanted = dimension if most is None else min(fits, most // len(copies))
+    some = np.unique(np.linspace(0, dimension - 1, min(dimension, max(1, wanted))).astype(int))
+    series = np.moveaxis(run.series(some)[:, :, copies], (2, 1, 0), (0, 1, 2)).astype(float)  # agent, chain, draw
+    axes = {"chain_axis": 1, "draw_axis": 2}
+    stuck = (np.ptp(series, axis=2) == 0).any(axis=(0, 1))
+    worst = {
+        "mcse_mean": stats.mcse(series, method="mean", **axes).max(axis=0),
+        "ess_bulk": stats.ess(series, method="bulk", **axes).min(axis=0),
+        "ess_tail": stats.ess(series, method="tail", prob=TAIL, **axes).min(axis=0),
+        "r_hat": stats.rhat(series, method="rank", **axes).max(axis=0),
+    }
+    for name, values in worst.items():
+        columns[name][some] = np.where(stuck, np.nan, values)
+    return columns
+
+
+def energy_fractions(run: Run) -> np.ndarray | None:
+    """E-BFMI of every chain: how much of the energy's spread one momentum can bring, mean (ΔE)² / var E.
+
+    None where the sampler has no energy, or where thinning has averaged it.
+    """
+    if "energy" not in run.raw_stats or run.thin > 1 or run.num_draws < FEWEST_DRAWS:
+        return None
+    energy = run.raw_stats["energy"][:, :, 0]
+    bfmi = require("arviz_stats.base", "report").array_stats.bfmi
+    return np.asarray(bfmi(energy.T.astype(float), chain_axis=0, draw_axis=1))

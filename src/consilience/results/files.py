@@ -1,0 +1,77 @@
+"""Files that are whole at every moment: what is written appears at once, and stays after a power cut."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import uuid
+from functools import cache
+from pathlib import Path
+from typing import IO, Any
+
+from .._extras import require
+
+LOCK = ".lock"
+
+
+def write_whole(path: Path, content: Any) -> None:
+    """Put bytes into a file; whoever reads it sees what was there before, or all of this."""
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
+    try:
+        with partial.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    if hasattr(os, "O_DIRECTORY"):  # the new name, too, has to reach the disk
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def remove_partial(folder: Path) -> None:
+    """Delete what a killed process has left half written."""
+    for partial in folder.rglob(".*.partial"):
+        partial.unlink(missing_ok=True)
+
+
+def locked(folder: Path) -> IO[bytes]:
+    """Make `folder` this process's own until the result is closed, or the process ends, however it does."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / LOCK).open("ab")
+    except (FileExistsError, NotADirectoryError):
+        raise ValueError(f"{folder} is a file, or lies in one. Name a folder.") from None
+    try:
+        import fcntl
+    except ModuleNotFoundError:  # Windows has no such lock
+        return file
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise ValueError(f"another process is writing to {folder}. Wait for it, or name another folder.") from None
+    return file
+
+
+def durable_zarr(folder: Path) -> Any:
+    """A zarr store in `folder` whose files are written as all others here are."""
+    return _durable_store()(folder)
+
+
+@cache
+def _durable_store() -> Any:
+    storage = require("zarr", "store").storage
+
+    class DurableStore(storage.LocalStore):  # type: ignore[name-defined, misc]
+        async def set(self, key: str, value: Any) -> None:
+            path = self.root / key
+            path.parent.mkdir(parents=True, exist_ok=True)
+            await asyncio.to_thread(write_whole, path, value.as_buffer_like())
+
+    return DurableStore

@@ -1,0 +1,151 @@
+"""What predictions are tested on: checked before anything is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from .._types import Batch, Params
+from ..posterior.shards import as_arrays, rows
+from ..posterior.tasks import Classification, Regression, Task
+from .expectation import value_shape
+
+if TYPE_CHECKING:
+    from .run import Run
+
+
+def task_of(run: Run, task: Task | None) -> Task:
+    """The task that was given, or else the posterior's."""
+    if task is None and run.posterior is not None:
+        task = run.posterior.task
+    if task is None:
+        raise ValueError(
+            "what is predicted is not known: neither the call nor the run's posterior has a task. Write for example "
+            "task=cs.Classification(lambda params, x: jax.nn.softmax(x @ params['w'])), or use run.predict(fn, x)."
+        )
+    if not isinstance(task, Classification | Regression):
+        raise TypeError(f"task is a {type(task).__name__}; write task=cs.Classification(...) or cs.Regression(...).")
+    return task
+
+
+def check_drawn(run: Run) -> None:
+    """Refuse a run without draws."""
+    if run.num_draws == 0:
+        raise ValueError("the run has no draws yet. Sample on: the same cs.sample(...) with resume=True.")
+
+
+def test_rows(run: Run, task: Task, test: Batch) -> tuple[Batch, np.ndarray]:
+    """Inputs and outcomes of the test set; refused where they are not of the form of the agents' data."""
+    if isinstance(test, Mapping) and task.y not in test:
+        has = ", ".join(repr(key) for key in test)
+        raise ValueError(
+            f"test has {has} and no {task.y!r}: scores compare predictions with what happened. Write "
+            f"test={{{task.x!r}: ..., {task.y!r}: ...}}; predictions alone are run.predict(fn, x)."
+        )
+    if rows("test", test) == 0:
+        raise ValueError("test has no rows: there is nothing to score. Write test={name: a[:100] for name, a in ...}.")
+    test = as_arrays("test", test)
+    try:
+        x, outcomes = task.inputs(test), task.outcomes(test)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"test: {error}") from None
+    trained = of_shards(run, task.inputs)
+    if trained:
+        _check_like("test", x, trained[0], "the agents' data")
+    _check_finite("test", {task.x: x, task.y: outcomes})
+    return x, outcomes.astype(int) if isinstance(task, Classification) else outcomes.astype(float)
+
+
+def strange_rows(task: Task, ood: Batch, x: Batch) -> Batch:
+    """Inputs from another distribution; refused where they are not of the form of `x`, those of the test set."""
+    if isinstance(ood, Mapping) and task.x in ood:
+        ood = ood[task.x]
+    if rows("ood", ood) == 0:
+        raise ValueError("ood has no rows: there is nothing to tell from the test set. Leave out ood=.")
+    ood = as_arrays("ood", ood)
+    _check_like("ood", ood, x, "the test set")
+    _check_finite("ood", ood)
+    return ood
+
+
+def seen_classes(
+    run: Run, task: Classification, seen: Sequence[Sequence[int]] | None, classes: int
+) -> tuple[tuple[int, ...], ...] | None:
+    """The classes that each agent has data of: those given, or those in its shard. None where that is not known."""
+    given = of_shards(run, task.outcomes) if seen is None else seen
+    if given is None:
+        return None
+    found = tuple(tuple(int(c) for c in np.unique(np.asarray(labels, dtype=int))) for labels in given)
+    if len(found) != run.network.size or any(not 0 <= c < classes for labels in found for c in labels):
+        raise ValueError(
+            f"seen = {seen!r}: the classes of each of {run.network.size} agents are needed, from 0 to {classes - 1}. "
+            f"Write seen=[np.unique(shard[{task.y!r}]) for shard in shards]."
+        )
+    return found
+
+
+def check_labels(labels: np.ndarray, classes: int) -> None:
+    """Refuse a label that the model has no class for."""
+    for row in np.flatnonzero((labels < 0) | (labels >= classes))[:1]:
+        raise ValueError(
+            f"test: the label of row {row} is {labels[row]}, and the model's classes are 0 to {classes - 1}. Number "
+            f"labels as in the agents' data, or leave such rows out: test = {{k: v[keep] for k, v in test.items()}}."
+        )
+
+
+def check_shape(
+    run: Run, function: Callable[[Params, Any], jax.Array], x: Batch, shape: tuple[int | None, ...], what: str
+) -> tuple[int, ...]:
+    """The shape of `function(params, x)`; refused where it cannot be computed from what was kept, or is another.
+
+    Args:
+      shape: that is needed, None where any length will do.
+      what: the function's name.
+    """
+    needed = "(" + ", ".join("classes" if n is None else str(n) for n in shape) + ("," * (len(shape) == 1)) + ")"
+    try:
+        found = value_shape(run, function, x).shape
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{what} cannot be computed from the run's {', '.join(run.layout.names)}: {type(error).__name__}: {error}. "
+            f"It is given the parameters as they were kept. Sample without keep=, or pass a task= of what was kept."
+        ) from error
+    if len(found) != len(shape) or any(n not in (None, m) for n, m in zip(shape, found, strict=True)):
+        fix = " For two classes write jnp.stack([1 - p, p], axis=1)." if None in shape and len(found) == 1 else ""
+        raise ValueError(f"{what} must have shape {needed} here, and has {found}.{fix}")
+    return found
+
+
+def of_shards(run: Run, part: Callable[[Batch], Any]) -> list[Any] | None:
+    """Inputs or outcomes of each agent; None where the run does not have its data, or the task is of other data."""
+    if run.shards is None:
+        return None
+    try:
+        return [part(shard) for shard in run.shards]
+    except (TypeError, ValueError):
+        return None
+
+
+def _check_like(what: str, found: Batch, like: Batch, whose: str) -> None:
+    """Refuse inputs whose rows have another shape."""
+    shapes = [jax.tree.map(lambda leaf: np.shape(leaf)[1:], inputs) for inputs in (found, like)]
+    if shapes[0] != shapes[1]:
+        raise ValueError(
+            f"{what}: a row of its inputs has shape {shapes[0]}, and one of {whose} {shapes[1]}. Prepare both alike, "
+            f"for example x.reshape(len(x), *{shapes[1]})."
+        )
+
+
+def _check_finite(what: str, data: Batch) -> None:
+    for leaf in jax.tree.leaves(data):
+        if not np.issubdtype(leaf.dtype, np.inexact):
+            continue
+        bad = np.flatnonzero(~np.isfinite(leaf.reshape(len(leaf), -1)).all(axis=1))
+        if len(bad):
+            raise ValueError(
+                f"{what}: {len(bad)} of {len(leaf)} rows have values that are not finite, row {bad[0]} first: no score "
+                f"of them has a meaning. Drop them, x = x[np.isfinite(x).all(axis=1)], or impute."
+            )

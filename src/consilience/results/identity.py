@@ -1,0 +1,152 @@
+"""What makes a run this run and no other: recorded when it starts, compared when it is resumed."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from .._types import Batch
+from ..network import Network
+from ..posterior import Layout
+from ..samplers import Sampler
+
+Table = dict[str, Any]
+
+# Recorded, but free to differ: none of it changes a draw.
+FREE = ("format", "created", "status", "run.num_samples", "versions.python", "versions.numpy", "versions.consilience")
+# These differ wherever something else does, and are named only where nothing else is.
+CONSEQUENCES = {
+    "network.fingerprint": "the network's edges or weights: not as they were",
+    "model.start": "where the chains start: not as it was",
+    "sampler.bias": "what the sampler says of its bias",
+    "model.code": "the model's, the sampler's or keep='s code: it computes something else now",
+}
+
+
+def describe(
+    network: Network,
+    sampler: Sampler,
+    shards: Sequence[Batch],
+    starts: np.ndarray,
+    parameters: Layout,
+    kept: Layout,
+    averaged: Layout | None,
+    code: str,
+    settings: Mapping[str, int],
+) -> Table:
+    """A run as `run.toml` has it.
+
+    Args:
+      starts: of the chains.
+      parameters: what is sampled.
+      kept: what is kept of it.
+      averaged: what moments are taken of.
+      code: the fingerprint of model, sampler and what is kept, as traced.
+      settings: num_samples and the like.
+    """
+    return {
+        "format": 1,
+        "status": "running",
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "run": dict(settings),
+        "sampler": {
+            "name": sampler.name,
+            "settings": repr(sampler),
+            "bias": sampler.bias or "",
+            "replicated": sampler.replicated,
+        },
+        "network": {
+            "name": network.name,
+            "agents": network.size,
+            "weights": network.rule,
+            "fingerprint": digest(np.array(network.edges), network.edge_weights),
+        },
+        "data": {
+            "rows": [len(jax.tree.leaves(shard)[0]) for shard in shards],
+            "fingerprints": [digest(*map(np.asarray, jax.tree.leaves(shard))) for shard in shards],
+        },
+        "model": {
+            "parameters": _shapes(parameters),
+            "kept": _shapes(kept),
+            **({} if averaged is None else {"moments": _shapes(averaged)}),
+            "dtype": str(kept.dtype),
+            "start": digest(starts),
+            "code": code,
+        },
+        "versions": surroundings(),
+    }
+
+
+def surroundings() -> Table:
+    """What a run runs on."""
+    return {
+        "consilience": _version("consilience"),
+        "jax": jax.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "device": jax.devices()[0].device_kind,
+    }
+
+
+def check_same(folder: Path, there: Table, here: Table) -> None:
+    """Refuse to go on with a run that is another one, and say what differs."""
+    found = dict(_differences(there, here))
+    causes = [line for name, line in found.items() if name not in CONSEQUENCES]
+    causes = causes or [line for name, line in CONSEQUENCES.items() if name in found][:1]
+    if causes:
+        lines = "\n".join(f"  {line}" for line in causes)
+        raise ValueError(
+            f"{folder} holds another run; going on would mix the two:\n{lines}\n"
+            f"Write the call as it was there, or start a new run with another out=."
+        )
+
+
+def _differences(there: Table, here: Table) -> Iterator[tuple[str, str]]:
+    old, new = dict(_flat(there)), dict(_flat(here))
+    for name in sorted(old.keys() | new.keys()):
+        if name not in FREE and old.get(name) != new.get(name):
+            yield name, _said(name, old.get(name), new.get(name))
+
+
+def _said(name: str, old: Any, new: Any) -> str:
+    if name == "data.fingerprints" and old is not None and new is not None and len(old) == len(new):
+        changed = [str(agent) for agent, (a, b) in enumerate(zip(old, new, strict=True)) if a != b]
+        return f"the data of agent{'s' * (len(changed) > 1)} {', '.join(changed)}: not what it was"
+    shown = ("nothing" if value is None else repr(value) for value in (old, new))
+    return "{}: {} there, {} here".format(name.removeprefix("run."), *shown)
+
+
+def _flat(table: Table, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def digest(*arrays: np.ndarray) -> str:
+    """Of the arrays' types, shapes and values."""
+    found = hashlib.sha256()
+    for array in arrays:
+        found.update(f"{array.dtype}{array.shape}".encode())
+        found.update(np.ascontiguousarray(array).data)
+    return found.hexdigest()[:32]
+
+
+def _shapes(layout: Layout) -> Table:
+    return {name: list(shape) for name, shape in zip(layout.names, layout.shapes, strict=True)}
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # run from a folder of sources
+        return "unknown"

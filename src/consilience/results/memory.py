@@ -1,0 +1,51 @@
+"""A run in memory: what a `Store` is on disk."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from ..posterior import Layout
+from ..runtimes import Chunk
+from .progress import Progress
+
+
+class Memory:
+    """The draws of a run that is being sampled, in one array made beforehand."""
+
+    snapshot = None
+
+    def __init__(self, planned: int) -> None:
+        self.planned = planned
+        self.progress = Progress()
+        self.kept: np.ndarray | None = None
+        self._stats: dict[str, list[np.ndarray]] = defaultdict(list)
+
+    def append(self, chunk: Chunk, first: int) -> None:
+        if self.kept is None:
+            self.kept = np.empty((self.planned, *chunk.positions.shape[1:]), chunk.positions.dtype)
+        self.kept[first : first + len(chunk.positions)] = chunk.positions
+        for name, values in chunk.stats.items():
+            self._stats[name].append(values)
+
+    def save(self, progress: Progress, snapshot: Callable[[], dict[str, np.ndarray]], at_once: bool = False) -> bool:
+        self.progress = progress
+        return True
+
+    def own_draws(self) -> np.ndarray:
+        """What has been appended."""
+        assert self.kept is not None
+        return self.kept
+
+    def put(self, values: np.ndarray, layout: Layout) -> None:
+        """The posterior's draws, in place of what has been appended."""
+        self.kept = values
+
+    def finish(self, status: str) -> None:
+        pass
+
+    @property
+    def stats(self) -> Mapping[str, np.ndarray]:
+        return {name: np.concatenate(chunks) for name, chunks in self._stats.items()}

@@ -1,0 +1,44 @@
+"""From what was kept of a draw back to what was sampled, which is what a model's functions take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+
+from .._types import Params
+
+if TYPE_CHECKING:
+    from .run import Run
+
+
+def sampled_parameters(run: Run) -> Callable[[Any], Params]:
+    """A jax function of a kept vector: the parameters that the posterior's functions take.
+
+    Refused where `keep=` has left some of them out.
+    """
+    kept = run.layout
+    unconstrain = None if run.posterior is None else run.posterior.unconstrain
+    if unconstrain is not None:
+
+        def parameters(vector: Any) -> Params:
+            return unconstrain(kept.unravel(vector))
+
+        try:
+            jax.eval_shape(parameters, jnp.zeros(kept.dimension, kept.dtype))
+        except (KeyError, TypeError):
+            raise ValueError(_NOT_KEPT) from None
+        return parameters
+    if run.parameters is not None:
+        forms = (dict(zip(form.names, form.shapes, strict=True)) for form in (kept, run.parameters))
+        if next(forms) != next(forms):
+            raise ValueError(_NOT_KEPT)
+    return kept.unravel
+
+
+_NOT_KEPT = (
+    "predictions need all parameters, and keep= has left some out. Leave out keep=, or keep what is predicted itself: "
+    "keep=lambda params: ..."
+)

@@ -1,0 +1,243 @@
+"""Predictions of a run, and how good they are.
+
+The predictive of an agent is the average over its draws ω_k, k = 1..K, of all chains:
+
+    classification    p(c | x) = (1/K) Σ_k probabilities(ω_k, x)[c]
+    regression        p(y | x) = (1/K) Σ_k N(y; mean(ω_k, x), sd(ω_k)²)
+
+Draws are read once, block by block, and every sum over them is kept in float64. In memory are those sums, 8 bytes for
+each (copy, row, class) or 24 for each (copy, row), and what `expectation.pieces` holds, a few times over: never all
+draws, nor a function of all draws. A chain that all agents hold is a single copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.special import logsumexp, ndtr
+
+from .._checks import whole_number
+from .._types import Batch, Params
+from ..posterior.shards import as_arrays, rows
+from ..posterior.tasks import Classification, Regression, Task
+from . import held_out, scores
+from .expectation import in_rows, mean_over_draws, pieces, value_shape
+from .scores import ClassificationScores, RegressionScores, scores_from_dict
+
+if TYPE_CHECKING:
+    from .run import Run
+
+__all__ = ["ClassificationScores", "RegressionScores", "evaluate", "predict", "scores_from_dict"]
+
+ROWS_AT_ONCE = 1024
+SUM_TOLERANCE = 1e-2  # probabilities in half precision add up to 1 so nearly
+Function = Callable[[Params, Any], jax.Array]
+
+
+def predict(run: Run, function: Function, x: Batch, rows_at_once: int = ROWS_AT_ONCE) -> np.ndarray:
+    """The mean of `function(params, x)` over each agent's draws and chains: an array (agent, ...).
+
+    Args:
+      x: inputs, a pytree of arrays with one leading axis.
+      rows_at_once: a function that gives one row for each row of `x` is computed for so many at a time. Where it looks
+        at other rows too, as batch normalisation does, pass `rows_at_once=len(x)`.
+    """
+    count = whole_number("the number of rows of x", rows("x", x), 1)
+    x = as_arrays("x", x)
+    held_out.check_drawn(run)
+    whole_number("rows_at_once", rows_at_once, 1)
+    like = value_shape(run, function, x)
+    parts = in_rows(x, rows_at_once)
+    of_part = like.shape if len(parts) == 1 else value_shape(run, function, parts[0].x).shape
+    has_rows = like.shape[:1] == (count,) and of_part == (parts[0].where.stop, *like.shape[1:])
+    return mean_over_draws(run, function, parts if has_rows else in_rows(x, count), like.shape, has_rows)
+
+
+def evaluate(
+    run: Run,
+    test: Batch,
+    *,
+    task: Task | None = None,
+    ood: Batch | None = None,
+    seen: Sequence[Sequence[int]] | None = None,
+    points: int = 30,
+    rows_at_once: int = ROWS_AT_ONCE,
+) -> ClassificationScores | RegressionScores:
+    """How good every agent's predictions of `test` are.
+
+    Args:
+      test: data of the form of a shard, that no agent has.
+      task: what is predicted; without it, the posterior's.
+      ood: inputs from another distribution, an array or a batch, that a classifier should be unsure of.
+      seen: the classes that each agent has data of; without it, those in the run's shards.
+      points: numbers of draws, evenly spaced in their logarithm, at which the cumulative scores are taken.
+      rows_at_once: test rows that are computed together.
+    """
+    task = held_out.task_of(run, task)
+    held_out.check_drawn(run)
+    whole_number("points", points, 1)
+    whole_number("rows_at_once", rows_at_once, 1)
+    x, outcomes = held_out.test_rows(run, task, test)
+    stops = np.unique(np.geomspace(run.num_draws, 1, points).round().astype(int))
+    if isinstance(task, Regression):
+        for name, value in (("ood", ood), ("seen", seen)):
+            if value is not None:
+                raise ValueError(f"{name} is for classes, and this task is a regression. Leave out {name}=.")
+        return _regression(run, task, x, outcomes, stops, rows_at_once)
+    strange = None if ood is None else held_out.strange_rows(task, ood, x)
+    return _classification(run, task, x, outcomes, strange, seen, stops, rows_at_once)
+
+
+class _Sums(Protocol):
+    """Sums over draws of what the scores need, for every copy and row."""
+
+    def add(self, where: slice, values: np.ndarray) -> None:
+        """A few draws (draws, chains, copies, rows, ...) of the rows `where`."""
+
+    def tally(self, where: slice, draws: int) -> Sequence[np.ndarray]:
+        """Two scores of the rows `where` after `draws` draws of all chains, each (copies, rows)."""
+
+
+def _fold(
+    run: Run, function: Function, x: Batch, sums: _Sums, test_rows: int, stops: np.ndarray, at_once: int
+) -> np.ndarray:
+    """Add up all draws. Returns the means over the test rows of both tallies at every stop: (points, 2, agent).
+
+    Rows come in parts and scores are sums over rows, so that those of a part are added as soon as its draws reach a
+    stop: no predictive of the past is kept.
+    """
+    tallies = np.zeros((len(stops), 2, run.copies))
+    for piece in pieces(run, function, in_rows(x, at_once)):
+        known = slice(piece.rows.start, min(piece.rows.stop, test_rows))  # rows beyond are out of distribution
+        last = piece.first + len(piece.values)
+        start = piece.first
+        for end in (*stops[(start < stops) & (stops < last)], last):
+            sums.add(piece.rows, piece.values[start - piece.first : end - piece.first])
+            start = end
+            if end in stops and known.start < known.stop:
+                both = sums.tally(known, int(end) * run.num_chains)
+                tallies[np.searchsorted(stops, end)] += [score.sum(axis=-1) for score in both]
+    return np.broadcast_to(tallies / test_rows, (len(stops), 2, run.network.size))
+
+
+class _Probabilities(_Sums):
+    def __init__(self, copies: int, count: int, classes: int, labels: np.ndarray) -> None:
+        self.total = np.zeros((copies, count, classes))
+        self.labels = labels
+
+    def add(self, where: slice, values: np.ndarray) -> None:
+        sums, least = values.sum(axis=-1), values.min()
+        if least < 0 or (np.abs(sums - 1) > SUM_TOLERANCE).any():
+            raise ValueError(
+                f"task.probabilities(params, x) must give probabilities; rows of it add up to between {sums.min():.3g} "
+                f"and {sums.max():.3g}, and the least entry is {least:.3g}. Write jax.nn.softmax(logits, axis=-1)."
+            )
+        self.total[:, where] += values.sum(axis=(0, 1), dtype=float)
+
+    def tally(self, where: slice, draws: int) -> Sequence[np.ndarray]:
+        mean, labels = self.total[:, where] / draws, self.labels[where]
+        return scores.correct(mean, labels), scores.surprise(mean, labels)
+
+
+def _classification(
+    run: Run,
+    task: Classification,
+    x: Batch,
+    labels: np.ndarray,
+    strange: Batch | None,
+    seen: Sequence[Sequence[int]] | None,
+    stops: np.ndarray,
+    at_once: int,
+) -> ClassificationScores:
+    classes = held_out.check_shape(run, task.probabilities, x, (len(labels), None), "task.probabilities(params, x)")[1]
+    held_out.check_labels(labels, classes)
+    held = held_out.seen_classes(run, task, seen, classes)
+    inputs = x if strange is None else jax.tree.map(lambda a, b: np.concatenate([a, b.astype(a.dtype)]), x, strange)
+    sums = _Probabilities(run.copies, len(jax.tree.leaves(inputs)[0]), classes, labels)
+    path = _fold(run, task.probabilities, inputs, sums, len(labels), stops, at_once)
+
+    predictive = sums.total / (run.num_draws * run.num_chains)
+    copies = [predictive[min(agent, run.copies - 1)] for agent in range(run.network.size)]
+    known = [p[: len(labels)] for p in copies]
+    right = np.stack([scores.correct(p, labels) for p in known])
+    surprise = np.stack([scores.surprise(p, labels) for p in known])
+    of_class = np.arange(classes)[:, None] == labels
+    unseen = np.stack([~np.isin(labels, held[a]) if held else np.zeros(len(labels), bool) for a in range(len(known))])
+    reliability = scores.Reliability.of(known, labels)
+    auroc = [scores.auroc(*np.split(scores.entropy(p), [len(labels)])) for p in copies] if strange is not None else None
+    return ClassificationScores(
+        accuracy=right.mean(axis=1),
+        nll=surprise.mean(axis=1),
+        brier=np.stack([scores.brier(p, labels).mean() for p in known]),
+        ece=reliability.ece,
+        class_accuracy=np.stack([_mean_where(right, chosen) for chosen in of_class], axis=1),
+        seen=held,
+        unseen_accuracy=_mean_where(right, unseen),
+        unseen_nll=_mean_where(surprise, unseen),
+        reliability=reliability,
+        cumulative=scores.CumulativeAccuracy(stops, path[:, 0], path[:, 1]),
+        ood_auroc=None if auroc is None else np.array(auroc),
+        rows=len(labels),
+        draws=run.num_draws,
+    )
+
+
+class _Normals(_Sums):
+    """Of a mixture of normals: its log density and distribution function at the outcomes, and its mean."""
+
+    def __init__(self, copies: int, outcomes: np.ndarray) -> None:
+        self.outcomes = outcomes
+        self.log_density = np.full((copies, len(outcomes)), -np.inf)
+        self.below = np.zeros((copies, len(outcomes)))
+        self.mean = np.zeros((copies, len(outcomes)))
+
+    def add(self, where: slice, values: np.ndarray) -> None:
+        mean, sd = np.moveaxis(values.astype(float), -1, 0)
+        if (sd <= 0).any():
+            raise ValueError(
+                f"task.sd(params) must be positive; it is {sd.min():.3g} for a draw. Write jnp.exp(log_sd)."
+            )
+        z = (self.outcomes[where] - mean) / sd
+        log_density = logsumexp(-0.5 * z**2 - np.log(sd) - 0.5 * np.log(2 * np.pi), axis=(0, 1))
+        self.log_density[:, where] = np.logaddexp(self.log_density[:, where], log_density)
+        self.below[:, where] += ndtr(z).sum(axis=(0, 1))
+        self.mean[:, where] += mean.sum(axis=(0, 1))
+
+    def tally(self, where: slice, draws: int) -> Sequence[np.ndarray]:
+        error = self.mean[:, where] / draws - self.outcomes[where]
+        return error**2, np.log(draws) - self.log_density[:, where]
+
+
+def _regression(
+    run: Run, task: Regression, x: Batch, outcomes: np.ndarray, stops: np.ndarray, at_once: int
+) -> RegressionScores:
+    def moments(params: Params, x: Any) -> jax.Array:
+        mean = task.mean(params, x)
+        return jnp.stack([mean, jnp.broadcast_to(jnp.asarray(task.sd(params), mean.dtype), mean.shape)], axis=-1)
+
+    count = len(outcomes)
+    held_out.check_shape(run, task.mean, x, (count,), "task.mean(params, x)")
+    one_sd = value_shape(run, lambda params, _: jnp.asarray(task.sd(params)), x).shape == ()
+    held_out.check_shape(run, moments, x, (count, 2), "task.sd(params), one number or one a test row,")
+    sums = _Normals(run.copies, outcomes)
+    path = _fold(run, moments, x, sums, count, stops, at_once if one_sd else count)
+    pit = sums.below / (run.num_draws * run.num_chains)
+    inside = np.stack([scores.covered(pit[min(agent, run.copies - 1)]) for agent in range(run.network.size)])
+    return RegressionScores(
+        rmse=np.sqrt(path[-1, 0]),
+        nll=path[-1, 1],
+        coverage=scores.Coverage(np.array(scores.LEVELS), inside),
+        cumulative=scores.CumulativeError(stops, np.sqrt(path[:, 0]), path[:, 1]),
+        rows=count,
+        draws=run.num_draws,
+    )
+
+
+def _mean_where(values: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """Each agent's mean over the chosen of its rows; NaN where none are."""
+    with np.errstate(invalid="ignore"):  # 0 / 0
+        return np.where(chosen, values, 0).sum(axis=1) / chosen.sum(axis=-1)

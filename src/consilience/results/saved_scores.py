@@ -1,0 +1,21 @@
+"""Predictive scores in a run's folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from .files import write_whole
+from .predictive import scores_from_dict
+from .store import SCORES
+
+
+def save_scores(folder: Path, scores: Any) -> None:
+    write_whole(folder / SCORES, (json.dumps(scores.to_dict(), indent=2) + "\n").encode())
+
+
+def read_scores(folder: Path) -> Any:
+    """None where none have been saved."""
+    path = folder / SCORES
+    return scores_from_dict(json.loads(path.read_text())) if path.exists() else None

@@ -1,0 +1,298 @@
+"""How good predictions are: proper scores, calibration, and what a run's evaluation is made of.
+
+A predictive p(c | x_n) of the rows n = 1..N is an array (..., N, classes), with labels y_n; all logarithms are natural.
+Nothing is clipped: where p(y_n | x_n) = 0, every draw ruled out what happened, and the NLL is infinite. Where a
+predictive is NaN, so is every score of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, ClassVar, get_type_hints
+
+import numpy as np
+from scipy.special import entr
+from scipy.stats import rankdata
+
+BINS = 15
+LEVELS = (0.5, 0.8, 0.9, 0.95)
+SHOWN_AGENTS = 20
+
+
+def correct(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """1 where argmax_c p(c | x_n) = y_n, else 0: (..., N). Its mean is the accuracy."""
+    hit = (probabilities.argmax(axis=-1) == labels).astype(float)
+    return np.where(np.isnan(probabilities).any(axis=-1), np.nan, hit)
+
+
+def surprise(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """-log p(y_n | x_n): (..., N). Its mean is the negative log-likelihood."""
+    with np.errstate(divide="ignore"):  # -log 0 is infinite, and meant
+        return -np.log(probabilities[..., np.arange(len(labels)), labels])
+
+
+def brier(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Σ_c (p(c | x_n) - 1[c = y_n])²: (..., N), each from 0 to 2. Its mean is the Brier score."""
+    return ((probabilities - np.eye(probabilities.shape[-1])[labels]) ** 2).sum(axis=-1)
+
+
+def entropy(probabilities: np.ndarray) -> np.ndarray:
+    """-Σ_c p(c | x_n) log p(c | x_n): (..., N)."""
+    return entr(probabilities).sum(axis=-1)
+
+
+def auroc(inside: np.ndarray, outside: np.ndarray) -> float:
+    """P(s' > s) + P(s' = s) / 2 for the scores s of a row inside and s' of one outside; by ranks, so ties are exact."""
+    ranks = rankdata(np.concatenate([inside, outside]))[len(inside) :]
+    below = ranks.sum() - len(outside) * (len(outside) + 1) / 2
+    return float(below / (len(inside) * len(outside)))
+
+
+def covered(pit: np.ndarray, levels: Sequence[float] = LEVELS) -> np.ndarray:
+    """The fraction of rows inside the central interval of each level.
+
+    Args:
+      pit: F(y_n), the predictive's distribution function at what happened. It lies in the central interval of level q
+        where |2 F(y_n) - 1| <= q.
+    """
+    inside = np.abs(2 * pit[:, None] - 1) <= np.asarray(levels)
+    return np.where(np.isnan(pit).any(), np.nan, inside.mean(axis=0))
+
+
+class Jsonable:
+    """A frozen dataclass of arrays that becomes plain lists and back. NaN is None there, infinity "inf"."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Any:
+        hints = get_type_hints(cls)
+        names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
+        return cls(**{name: _revived(hints[name], plain[name]) for name in names})
+
+
+@dataclass(frozen=True, eq=False)
+class Reliability(Jsonable):
+    """How often predictions made with some confidence are right.
+
+    Bin b holds the rows with edges[b] < max_c p(c | x_n) <= edges[b + 1].
+
+    Attributes:
+      edges: (bins + 1,).
+      confidence: their mean confidence, (agent, bin); NaN in an empty bin.
+      accuracy: the fraction of them that is right, (agent, bin); NaN in an empty bin.
+      count: how many they are, (agent, bin).
+    """
+
+    edges: np.ndarray
+    confidence: np.ndarray
+    accuracy: np.ndarray
+    count: np.ndarray
+
+    @classmethod
+    def of(cls, predictives: Sequence[np.ndarray], labels: np.ndarray, bins: int = BINS) -> Reliability:
+        """Of one predictive (N, classes) per agent."""
+        edges = np.linspace(0, 1, bins + 1)
+        rows = []
+        for probabilities in predictives:
+            confidence = probabilities.max(axis=-1)
+            place = np.searchsorted(edges[1:-1], confidence, side="left")
+            count, sure, right = (
+                np.bincount(place, weights, bins) for weights in (None, confidence, correct(probabilities, labels))
+            )
+            with np.errstate(invalid="ignore"):  # 0 / 0 of an empty bin
+                rows.append((sure / count, right / count, count))
+        return cls(edges, *(np.stack(column) for column in zip(*rows, strict=True)))
+
+    @property
+    def ece(self) -> np.ndarray:
+        """The expected calibration error Σ_b count_b / N |accuracy_b - confidence_b|, (agent,)."""
+        gap = np.where(self.count > 0, self.count * np.abs(self.accuracy - self.confidence), 0.0)
+        return gap.sum(axis=1) / self.count.sum(axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class CumulativeAccuracy(Jsonable):
+    """Of the predictive averaged over the first `draws` draws of all chains.
+
+    Attributes:
+      draws: (points,), the last one all.
+      accuracy: (points, agent).
+      nll: (points, agent).
+    """
+
+    draws: np.ndarray
+    accuracy: np.ndarray
+    nll: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class CumulativeError(Jsonable):
+    """As `CumulativeAccuracy`, for regression: rmse (points, agent) and nll (points, agent)."""
+
+    draws: np.ndarray
+    rmse: np.ndarray
+    nll: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Coverage(Jsonable):
+    """levels (k,) of central predictive intervals, and the fraction of test targets inside, covered (agent, k)."""
+
+    levels: np.ndarray
+    covered: np.ndarray
+
+
+class Scores(Jsonable):
+    """What `evaluate` gives; prints as a table of the agents."""
+
+    kind: ClassVar[str]
+    draws: int
+    rows: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able; `scores_from_dict` takes it back."""
+        return {"kind": self.kind, **super().to_dict()}
+
+    def _columns(self) -> list[tuple[str, np.ndarray, str]]:
+        """Name, a number per agent, and what it is in a line."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        columns = self._columns()
+        values = np.stack([column for _, column, _ in columns], axis=1)
+        widths = [max(10, len(name) + 2) for name, _, _ in columns]
+
+        def line(head: object, cells: Sequence[object]) -> str:
+            return f"{head!s:<6}" + "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+
+        def shown(row: np.ndarray) -> list[str]:
+            return ["-" if np.isnan(value) else f"{value:.4g}" for value in row]
+
+        lines = [f"{self.kind}: {self.rows:,} test rows, {self.draws:,} draws a chain", ""]
+        lines.append(line("agent", [name for name, _, _ in columns]))
+        lines += [line(agent, shown(row)) for agent, row in enumerate(values[:SHOWN_AGENTS])]
+        if len(values) > SHOWN_AGENTS:
+            lines.append(f"... {SHOWN_AGENTS} of {len(values)} agents; all are in the attributes")
+        if len(values) > 1:
+            there = ~np.isnan(values)  # an agent that has seen all classes has no score of the others
+            with np.errstate(invalid="ignore"):
+                lines.append(line("mean", shown(values.sum(axis=0, where=there) / there.sum(axis=0))))
+        widest = max(len(name) for name, _, _ in columns)
+        return "\n".join([*lines, "", *(f"{name:<{widest}}  {meaning}" for name, _, meaning in columns)])
+
+
+@dataclass(frozen=True, eq=False)
+class ClassificationScores(Scores):
+    """Every agent's predictions of classes.
+
+    Attributes:
+      accuracy, nll, brier, ece: (agent,).
+      class_accuracy: on the test rows of each class, (agent, class); NaN where there are none.
+      seen: the classes in each agent's data; None where that is not known.
+      unseen_accuracy, unseen_nll: on the test rows of the other classes, (agent,); NaN where there are none.
+      reliability: confidence against accuracy.
+      cumulative: accuracy and nll as draws come in.
+      ood_auroc: how well the predictive's entropy tells rows of another distribution from test rows, (agent,). Higher
+        entropy says other; 0.5 is chance. None where no such rows were given.
+      rows: of the test set.
+      draws: per chain.
+    """
+
+    kind: ClassVar[str] = "classification"
+
+    accuracy: np.ndarray
+    nll: np.ndarray
+    brier: np.ndarray
+    ece: np.ndarray
+    class_accuracy: np.ndarray
+    seen: tuple[tuple[int, ...], ...] | None
+    unseen_accuracy: np.ndarray
+    unseen_nll: np.ndarray
+    reliability: Reliability
+    cumulative: CumulativeAccuracy
+    ood_auroc: np.ndarray | None
+    rows: int
+    draws: int
+
+    def _columns(self) -> list[tuple[str, np.ndarray, str]]:
+        columns = [
+            ("accuracy", self.accuracy, "fraction of test rows whose most probable class is the true one"),
+            ("NLL", self.nll, "mean of -log p(true class): lower is better, inf where a true class was ruled out"),
+            ("Brier", self.brier, "mean squared distance of p from the truth, 0 to 2: lower is better"),
+            ("ECE", self.ece, f"mean gap between confidence and accuracy over {BINS} bins: 0 is calibrated"),
+        ]
+        if self.seen is not None:
+            columns += [
+                ("unseen acc", self.unseen_accuracy, "accuracy on classes that the agent has no data of"),
+                ("unseen NLL", self.unseen_nll, "NLL on classes that the agent has no data of"),
+            ]
+        if self.ood_auroc is not None:
+            meaning = "how well entropy tells rows of another distribution: 0.5 is chance, 1 perfect"
+            columns.append(("OOD AUROC", self.ood_auroc, meaning))
+        return columns
+
+
+@dataclass(frozen=True, eq=False)
+class RegressionScores(Scores):
+    """Every agent's predictions of numbers.
+
+    Attributes:
+      rmse, nll: (agent,).
+      coverage: of central predictive intervals.
+      cumulative: rmse and nll as draws come in.
+      rows: of the test set.
+      draws: per chain.
+    """
+
+    kind: ClassVar[str] = "regression"
+
+    rmse: np.ndarray
+    nll: np.ndarray
+    coverage: Coverage
+    cumulative: CumulativeError
+    rows: int
+    draws: int
+
+    def _columns(self) -> list[tuple[str, np.ndarray, str]]:
+        return [
+            ("RMSE", self.rmse, "root mean square distance of the predictive mean from the target"),
+            ("NLL", self.nll, "mean of -log p(target), the predictive a mixture over draws: lower is better"),
+            *(
+                (f"in {level:.0%}", self.coverage.covered[:, k], f"fraction of targets inside the {level:.0%} interval")
+                for k, level in enumerate(self.coverage.levels)
+            ),
+        ]
+
+
+def scores_from_dict(plain: dict[str, Any]) -> ClassificationScores | RegressionScores:
+    """What `to_dict` gave, as scores again."""
+    for kind in (ClassificationScores, RegressionScores):
+        if plain.get("kind") == kind.kind:
+            return kind.from_dict(plain)
+    raise ValueError(f"kind = {plain.get('kind')!r}: scores are of 'classification' or of 'regression'.")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Jsonable):
+        return value.to_dict()
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, float) and not np.isfinite(value):
+        return None if np.isnan(value) else str(value)
+    return value
+
+
+def _revived(hint: Any, value: Any) -> Any:
+    if value is None or isinstance(value, int):
+        return value
+    if is_dataclass(hint):
+        return hint.from_dict(value)  # type: ignore[union-attr]
+    if hint == tuple[tuple[int, ...], ...] | None:
+        return tuple(map(tuple, value))
+    array = np.asarray(value)
+    return array if array.dtype.kind == "i" else np.array(value, dtype=float)

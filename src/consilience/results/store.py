@@ -1,0 +1,229 @@
+"""A run on disk: a folder that one process writes while it samples, and that any can read at any moment.
+
+    run.toml         what the run is: settings, seed, versions, fingerprints of data and code, status
+    draws.zarr/      posterior/ and sample_stats/, one array (draw, chain, agent, ...) each, compressed; xarray opens it
+    checkpoint.npz   how far it has come, and the state to go on from
+    network.npz      edges and weights
+    scores.json      predictive scores, where there are any
+
+Draws that are the same on all agents are there once: their axis of agents has length one.
+
+A chunk's draws are written before the checkpoint that counts them, and every file is replaced whole. So whatever moment
+a process is killed at, the checkpoint's draws are there; what came after them is drawn again, to the same bits.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from .._extras import require
+from ..network import Network
+from ..network.weights import assemble
+from ..posterior import Layout
+from ..runtimes import Chunk
+from .draws import DiskDraws, rows_at_once
+from .files import durable_zarr, locked, remove_partial, write_whole
+from .identity import Table, check_same
+from .progress import Progress
+
+RUN, CHECKPOINT, DRAWS, NETWORK, SCORES = "run.toml", "checkpoint.npz", "draws.zarr", "network.npz", "scores.json"
+POSTERIOR, STATS, SUBPOSTERIORS = "posterior", "sample_stats", "subposteriors"
+SAMPLING_SHARE = 9  # of the time, for one that saving the state takes
+
+
+class Store:
+    """The folder of a run that is being sampled.
+
+    Args:
+      folder: empty or not there yet, or, where `resume`, with the same run.
+      identity: of this run, as `describe` gives it.
+      kept: what a draw has.
+      planned: draws.
+      group: where the draws go.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        identity: Table,
+        network: Network,
+        kept: Layout,
+        planned: int,
+        group: str = POSTERIOR,
+        resume: bool = False,
+    ) -> None:
+        for module in ("zarr", "tomli_w"):
+            require(module, "store")
+        self.folder, self.identity, self.kept, self.planned, self.group = folder, identity, kept, planned, group
+        self.progress = Progress()
+        self.snapshot: Mapping[str, np.ndarray] | None = None
+        self._arrays: dict[str, Any] = {}
+        self._saved, self._cost = -np.inf, 0.0
+        self._lock = locked(folder)
+        try:
+            self._begin(network, resume)
+        except BaseException:
+            self._lock.close()
+            raise
+
+    def _begin(self, network: Network, resume: bool) -> None:
+        if (self.folder / RUN).exists():
+            there = read_run(self.folder)
+            if not resume:
+                raise ValueError(
+                    f"{self.folder} already holds a run. Write resume=True to go on with it, or another out=."
+                )
+            check_same(self.folder, there, self.identity)
+            self.identity = {**self.identity, "created": there["created"]}
+            self.progress, self.snapshot = read_checkpoint(self.folder)
+            if self.planned < self.progress.drawn:
+                raise ValueError(
+                    f"{self.folder} has {self.progress.drawn} draws, more than num_samples = {self.planned}. Write "
+                    f"num_samples={self.progress.drawn} or more, or cs.load({str(self.folder)!r})."
+                )
+        elif any(not path.name.startswith(".") for path in self.folder.iterdir()):
+            raise ValueError(f"{self.folder} holds other files. Name a new folder: out={str(self.folder / 'run')!r}.")
+        remove_partial(self.folder)
+        self._say("running")
+        edges = np.array(network.edges, dtype=int).reshape(-1, 2)
+        write_whole(self.folder / NETWORK, _npz({"edges": edges, "weights": network.edge_weights}))
+
+    def append(self, chunk: Chunk, first: int) -> None:
+        """Write a chunk's draws and figures as draws `first` and on."""
+        self._write(self.group, chunk.positions, self.kept, first)
+        for name, values in chunk.stats.items():
+            self._array(f"{STATS}/{name}", values)[first : first + len(values)] = values
+
+    def own_draws(self) -> np.ndarray:
+        """What has been appended, read into memory."""
+        return disk_draws(self.folder, self.kept, self.progress.drawn, (1, 1), self.group)[:]
+
+    def put(self, values: np.ndarray, layout: Layout) -> None:
+        """The posterior's draws, beside what has been appended."""
+        self._write(POSTERIOR, values, layout)
+
+    def _write(self, group: str, values: np.ndarray, layout: Layout, first: int = 0) -> None:
+        """Vectors (draw, chain, copy, number) to their parameters' arrays."""
+        for name, leaf in layout.leaves(values):
+            self._array(f"{group}/{name}", leaf)[first : first + len(leaf)] = leaf
+
+    def save(self, progress: Progress, snapshot: Callable[[], dict[str, np.ndarray]], at_once: bool = False) -> bool:
+        """Save how far the run has come and its state; not yet, if that would take more than a tenth of the time."""
+        began = time.perf_counter()
+        if not at_once and began - self._saved < SAMPLING_SHARE * self._cost:
+            return False
+        facts = np.frombuffer(json.dumps(asdict(progress)).encode(), np.uint8)
+        write_whole(self.folder / CHECKPOINT, _npz({"progress": facts, **snapshot()}))
+        self.progress = progress
+        self._saved = time.perf_counter()
+        self._cost = self._saved - began
+        return True
+
+    def finish(self, status: str) -> None:
+        """Say how the run ended, and let go of the folder."""
+        self._say(status)
+        self._lock.close()
+
+    def _say(self, status: str) -> None:
+        self.identity = {**self.identity, "status": status}
+        write_whole(self.folder / RUN, require("tomli_w", "store").dumps(self.identity).encode())
+
+    def _array(self, path: str, values: np.ndarray) -> Any:
+        """The array that draws like `values` go to: made if it is not there, and as long as draws are planned."""
+        if path not in self._arrays:
+            self._arrays[path] = self._made(path, values)
+        return self._arrays[path]
+
+    def _made(self, path: str, values: np.ndarray) -> Any:
+        zarr = require("zarr", "store")
+        root = zarr.open_group(durable_zarr(self.folder / DRAWS), mode="a")
+        shape = (self.planned, *values.shape[1:])
+        if path in root:
+            array = root[path]
+            if array.shape != shape:
+                array.resize(shape)
+            return array
+        name = path.rpartition("/")[2]
+        return root.create_array(
+            path,
+            shape=shape,
+            chunks=(min(self.planned, rows_at_once(shape, values.dtype)), *(max(1, n) for n in shape[1:])),
+            dtype=values.dtype,
+            compressors=zarr.codecs.BloscCodec(cname="lz4", clevel=1, shuffle="bitshuffle"),
+            fill_value=np.nan,
+            dimension_names=["draw", "chain", "agent", *(f"{name}_dim_{k}" for k in range(values.ndim - 3))],
+        )
+
+
+class DiskStats(Mapping[str, np.ndarray]):
+    """The sampler's figures, (draw, chain, copy), read when asked for."""
+
+    def __init__(self, folder: Path, length: int) -> None:
+        self._length = length
+        path = folder / DRAWS / STATS
+        self._arrays = dict(require("zarr", "store").open_group(path, mode="r").arrays()) if path.exists() else {}
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._arrays[name][: self._length]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._arrays))
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+
+def disk_draws(
+    folder: Path, kept: Layout, length: int, lanes: tuple[int, int], group_name: str = POSTERIOR
+) -> DiskDraws:
+    """What is kept of a run's draws, read when it is sliced. `lanes`: chains and copies, where nothing is there."""
+    path = folder / DRAWS / group_name
+    if not path.exists() or not kept.names:
+        return DiskDraws([], length if not kept.names else 0, lanes, kept)
+    group = require("zarr", "store").open_group(path, mode="r")
+    return DiskDraws([group[name] for name in kept.names], length, lanes, kept)
+
+
+def read_run(folder: Path) -> Table:
+    """The folder's run.toml; refuses a folder that has none."""
+    try:
+        return tomllib.loads((folder / RUN).read_text())
+    except (FileNotFoundError, NotADirectoryError):
+        raise ValueError(f"{folder} holds no run: there is no {RUN} in it.") from None
+
+
+def read_checkpoint(folder: Path) -> tuple[Progress, Mapping[str, np.ndarray] | None]:
+    """How far the run has come, and the state to go on from; None before the first checkpoint."""
+    try:
+        with np.load(folder / CHECKPOINT) as saved:
+            arrays = dict(saved)
+    except FileNotFoundError:
+        return Progress(), None
+    return Progress(**json.loads(arrays.pop("progress").tobytes())), arrays
+
+
+def read_network(folder: Path, run: Table) -> Network:
+    """The network of a run."""
+    facts = run["network"]
+    with np.load(folder / NETWORK) as saved:
+        edges, values = saved["edges"], saved["weights"]
+    graph = nx.empty_graph(facts["agents"])
+    graph.add_edges_from(edges.tolist())
+    weights = assemble(facts["agents"], edges, values) if facts["weights"] == "given" else facts["weights"]
+    return Network(graph, weights, facts["name"])
+
+
+def _npz(arrays: Mapping[str, np.ndarray]) -> bytes:
+    file = io.BytesIO()
+    np.savez(file, **dict(arrays))  # type: ignore[arg-type]
+    return file.getvalue()

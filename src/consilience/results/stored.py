@@ -1,0 +1,131 @@
+"""`cs.load`: a run from its folder, its draws left there until they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from .._types import Batch, Params
+from ..posterior import Layout, Posterior
+from ..runtimes.moments import MOMENTS, Accumulated, read_moments
+from .identity import Table
+from .run import Moments, Run
+from .store import DiskStats, disk_draws, read_checkpoint, read_network, read_run
+
+
+@dataclass(frozen=True)
+class RecordedSampler:
+    """What a folder says of the sampler that filled it."""
+
+    name: str
+    settings: str
+    bias: str | None
+    replicated: bool
+
+
+def load(
+    path: str | Path,
+    *,
+    like: Params | None = None,
+    posterior: Posterior | None = None,
+    shards: Sequence[Batch] | None = None,
+) -> Run:
+    """The run in a folder that `cs.sample(..., out=path)` fills or has filled, finished or not.
+
+    Nothing but its figures is read: draws stay on disk until they are used, and `run.blocks()`, `run.summary()` and
+    `run.to_arviz()` read them piece by piece.
+
+    Args:
+      path: the folder.
+      like: parameters of the model, whose form the draws are to have; without it they are a dictionary by name.
+      posterior: what was sampled, for `run.evaluate` and for ArviZ's other groups.
+      shards: the agents' data, for the same.
+    """
+    folder = Path(path)
+    if posterior is not None and shards is not None:
+        posterior = posterior.bind(shards[0])
+    run = stored_run(folder, None if like is None else Layout.of(like, "like"))
+    return replace(run, posterior=posterior, shards=shards)
+
+
+def stored_run(folder: Path, layout: Layout | None = None) -> Run:
+    """Of a folder; `layout`, where the draws' form is known."""
+    record = read_run(folder)
+    settings, facts = record["run"], record["sampler"]
+    progress, snapshot = read_checkpoint(folder)
+    network = read_network(folder, record)
+    kept = named_layout(record["model"]["kept"], np.dtype(record["model"]["dtype"]))
+    if layout is not None:
+        _check_form(folder, layout, kept)
+    sampler = RecordedSampler(facts["name"], facts["settings"], facts["bias"] or None, facts["replicated"])
+    lanes = (settings["num_chains"], 1 if sampler.replicated else network.size)
+    moments = None
+    if snapshot is not None and any(name.startswith(MOMENTS) for name in snapshot):
+        found = read_moments(snapshot)
+        names, shapes = record["model"]["moments"], record["model"]["moments"].values()
+        # In the order in which the numbers lie, which need not be that of a dictionary.
+        averaged = Layout(None, tuple(map(tuple, shapes)), (found.mean.dtype,) * len(names), tuple(names))
+        moments = moments_of(found, lambda vectors: dict(averaged.leaves(vectors)), network.size)
+    return Run(
+        kept=disk_draws(folder, layout or kept, progress.drawn, lanes),
+        raw_stats=DiskStats(folder, progress.drawn),
+        layout=layout or kept,
+        sampler=sampler,
+        network=network,
+        iterations=progress.warmed + progress.drawn * settings["thin"],
+        thin=settings["thin"],
+        traffic=progress.traffic,
+        seconds=progress.seconds,
+        planned=settings["num_samples"],
+        parameters=named_layout(record["model"]["parameters"], np.dtype(record["model"]["dtype"])),
+        rows=tuple(record["data"]["rows"]),
+        moments=moments,
+        folder=folder,
+        facts=_facts(record),
+    )
+
+
+def moments_of(found: Accumulated | None, unravel: Callable[[np.ndarray], Params], agents: int) -> Moments:
+    """As users have them: (agent, chain, ...), also where all agents hold the same."""
+    assert found is not None
+    mean, squares = (np.asarray(values) for values in (found.mean, found.squares))
+    draws = int(found.draws)
+
+    def shown(values: np.ndarray) -> Params:
+        by_agent = values[None] if values.ndim == 2 else np.swapaxes(values, 0, 1)
+        return unravel(np.broadcast_to(by_agent, (agents, *by_agent.shape[1:])))
+
+    return Moments(draws, shown(mean), shown(squares / max(1, draws)))
+
+
+def named_layout(shapes: Mapping[str, Sequence[int]], dtype: np.dtype) -> Layout:
+    """A dictionary by name; jax has the keys of those in order."""
+    names = tuple(sorted(shapes))
+    structure = jax.tree.structure(dict.fromkeys(names, 0))
+    return Layout(structure, tuple(tuple(shapes[name]) for name in names), (dtype,) * len(names), names)
+
+
+def _check_form(folder: Path, layout: Layout, kept: Layout) -> None:
+    wanted, found = (dict(zip(form.names, form.shapes, strict=True)) for form in (layout, kept))
+    for name in sorted(wanted.keys() | found.keys()):
+        if wanted.get(name) != found.get(name):
+            raise ValueError(
+                f"like: {name} has shape {wanted.get(name, 'none')}, in {folder} it has {found.get(name, 'none')}. "
+                f"Pass parameters of the model that was sampled, or leave out like=."
+            )
+
+
+def _facts(record: Table) -> dict[str, str]:
+    """What a reader may want to know of where a run comes from."""
+    return {
+        "created": record["created"],
+        "status": record["status"],
+        **{name: str(value) for name, value in {**record["run"], **record["versions"]}.items()},
+        "sampler": record["sampler"]["settings"],
+        "model's code": record["model"]["code"],
+        **{f"data of agent {agent}": text for agent, text in enumerate(record["data"]["fingerprints"])},
+    }

@@ -1,0 +1,41 @@
+"""Running mean and variance, for runs whose draws are too many or too large to keep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..posterior import Layout
+
+MOMENTS = "moments "  # how their names in a snapshot begin
+
+
+class Accumulated(NamedTuple):
+    """Of the values x_1 ... x_n seen so far, by Welford's recurrence, which loses no digits to a large mean."""
+
+    draws: jax.Array  # n
+    mean: jax.Array  # Σ x_k / n
+    squares: jax.Array  # Σ (x_k - mean)²
+
+
+def nothing_accumulated(lanes: tuple[int, ...], layout: Layout) -> Accumulated:
+    """Before the first value; there is one vector of `layout` for each of `lanes`."""
+    mean, squares = (jnp.zeros((*lanes, layout.dimension), layout.dtype) for _ in range(2))  # both are donated
+    return Accumulated(jnp.zeros((), jnp.int32), mean, squares)
+
+
+def accumulate(so_far: Accumulated, value: jax.Array) -> Accumulated:
+    """With one more value."""
+    draws = so_far.draws + 1
+    before = value - so_far.mean
+    mean = so_far.mean + before / draws.astype(value.dtype)
+    return Accumulated(draws, mean, so_far.squares + before * (value - mean))
+
+
+def read_moments(snapshot: Mapping[str, np.ndarray]) -> Accumulated:
+    """Out of a snapshot that has them."""
+    return Accumulated(*(jnp.asarray(snapshot[f"{MOMENTS}{name}"]) for name in Accumulated._fields))

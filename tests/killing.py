@@ -1,0 +1,105 @@
+"""Runs that are killed, in processes of their own."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+import consilience as cs
+from consilience.experiments.targets import log_gamma
+
+TARGET = log_gamma(4)
+NETWORK = cs.Network.ring(4)
+WARMUP, DRAWS, CHAINS = 200, 3000, 2
+SCRIPT = """
+import sys
+from tests.killing import resumed
+import consilience.runtimes.progress
+consilience.runtimes.progress.LINE_SECONDS = 0  # every report is printed
+resumed(sys.argv[1], sys.argv[2])
+"""
+
+
+def resumed(sampler: str, out: str) -> cs.Run:
+    """The run in a folder, started or gone on with."""
+    return cs.sample(
+        TARGET.posterior,
+        TARGET.shards,
+        NETWORK,
+        getattr(cs, sampler)(),
+        init=np.zeros(TARGET.dimension, np.float32),
+        num_samples=DRAWS,
+        num_warmup=WARMUP,
+        num_chains=CHAINS,
+        out=out,
+        resume=True,
+    )
+
+
+def started(sampler: str, out: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", SCRIPT, sampler, str(out)]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=Path(__file__).parent.parent)
+
+
+def killed(sampler: str, out: Path, random: np.random.Generator) -> tuple[int, bool]:
+    """Start or go on, and kill at a random moment: the iterations that were reported, and whether it had ended."""
+    lines: list[str] = []
+    with started(sampler, out) as process:
+        assert process.stderr is not None
+        # At times while the process starts and makes its folder; else after some of its reports.
+        if random.uniform() < 0.2:
+            time.sleep(random.uniform(0, 6))
+        else:
+            lines += [process.stderr.readline() for _ in range(int(random.integers(1, 8)))]
+            time.sleep(random.uniform(0, 0.3))
+        has_ended = process.poll() is not None
+        process.send_signal(signal.SIGKILL)
+        lines += process.stderr.read().splitlines()
+    reports = [re.search(r": ([\d,]+) of", line) for line in lines]
+    return max([0, *(int(found[1].replace(",", "")) for found in reports if found)]), has_ended
+
+
+def iterations_in(out: Path) -> int:
+    """That a folder has, as anyone reads it at this moment."""
+    if not (out / "run.toml").exists():
+        return 0
+    run = cs.load(out)
+    assert np.isfinite(run.positions).all()
+    assert run.positions.shape[0] == run.num_draws == len(run.stats["acceptance_rate"][0, 0]) if run.num_draws else True
+    return run.iterations
+
+
+def kill_and_resume(sampler: str, out: Path, times: int, random: np.random.Generator) -> list[int]:
+    """Kill a run so often, and look after each time that nothing reported is lost; the iterations found each time."""
+    found = []
+    for _ in range(times):
+        reported, _ = killed(sampler, out, random)
+        found.append(iterations_in(out))
+        assert found[-1] >= reported, f"{reported} iterations were reported, {found[-1]} are there"
+    return found
+
+
+def assert_ends_undisturbed(sampler: str, disturbed: Path, undisturbed: Path) -> None:
+    """Go on with one run to its end, make another in one go: draws and all figures are the same to the bit."""
+    for process in [started(sampler, folder) for folder in (disturbed, undisturbed)]:
+        with process:
+            _, said = process.communicate()
+        assert process.returncode == 0, said
+    assert cs.load(disturbed).facts["status"] == "complete"
+    assert_same(cs.load(disturbed), cs.load(undisturbed))
+
+
+def assert_same(one: cs.Run, other: cs.Run) -> None:
+    """To the bit, draws and all figures."""
+    np.testing.assert_array_equal(one.positions, other.positions)
+    assert one.stats.keys() == other.stats.keys()
+    for name, values in one.stats.items():
+        np.testing.assert_array_equal(values, other.stats[name])
+    assert one.traffic == other.traffic
+    assert one.iterations == other.iterations

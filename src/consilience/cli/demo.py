@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
 RESULTS = "results.json"
 FIGURE = "figure.png"
+REPORT = "report.html"
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the figure and the table.")] = Path("demo-output"),
+    out: Annotated[Path, typer.Option(help="Folder for the page, the figure and the table.")] = Path("demo-output"),
     seed: Annotated[int, typer.Option(help="The same seed gives the same draws.", min=0, max=2**32 - 1)] = 0,
     quick: Annotated[
         bool, typer.Option("--quick", help="A hundredth of the iterations: a look, not a result.")
@@ -35,7 +36,8 @@ def demo(
     """Five agents on a ring, two classes of handwritten digits each, learn all ten together.
 
     Runs exact decentralized NUTS, the corrected decentralized MALA, the paper's samplers, and an exact
-    reference on pooled data, in about two minutes. Prints a table, and saves it with a figure.
+    reference on pooled data, in about two minutes. Prints a table, and saves it with a figure and a page about
+    all runs.
 
     Example: consilience demo --out demo-output --seed 1
     """
@@ -45,6 +47,7 @@ def demo(
         out.mkdir(parents=True, exist_ok=True)
     from ..experiments.digits import Scale, digits
     from ..experiments.digits_figure import digits_figure
+    from ..report.page import report
 
     began = time.perf_counter()
     scale = Scale(10, 50, 25, 2, 10, 20, 10, 2) if quick else Scale()
@@ -52,6 +55,7 @@ def demo(
     rows = [asdict(row) for row in outcome.rows]
     (out / RESULTS).write_text(json.dumps(rows, indent=2) + "\n")
     digits_figure(outcome, out / FIGURE)
+    report(outcome.runs, out / REPORT, "Five agents on a ring, two digits each")
     if as_json:
         print(json.dumps(rows, indent=2))
     else:
@@ -93,4 +97,4 @@ def _print(outcome: Outcome, out: Path, seconds: float) -> None:
     for row in outcome.rows:
         if row.bias:
             console.print(f"[yellow]{row.sampler}[/]: {row.bias}")
-    console.print(f"{out / FIGURE} and {out / RESULTS} written, {seconds:.0f} s.")
+    console.print(f"{out / REPORT}, {out / FIGURE} and {out / RESULTS} written, {seconds:.0f} s.")

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from .._extras import require
@@ -18,7 +17,6 @@ from .._types import Batch, Params
 from ..network import Network
 from ..posterior import Posterior, pool, shard
 from ..results import Run
-from ..results.expectation import expectation
 from ..samplers import DMALA, DULA, NUTS, CentralizedHMC, Published, Sampler
 from ..sampling import sample
 
@@ -86,20 +84,12 @@ def load() -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     return {k: v[held_out:] for k, v in data.items()}, {k: v[:held_out] for k, v in data.items()}
 
 
-def log_probabilities(params: Params, images: jax.Array) -> jax.Array:
+def logits(params: Params, images: jax.Array) -> jax.Array:
     """Softmax regression."""
-    return jax.nn.log_softmax(images @ params["w"] + params["b"])
+    return images @ params["w"] + params["b"]
 
 
-def log_likelihood(params: Params, batch: Batch) -> jax.Array:
-    return jnp.take_along_axis(log_probabilities(params, batch["x"]), batch["y"][:, None], axis=1)[:, 0]
-
-
-def log_prior(params: Params) -> jax.Array:
-    return -0.5 * PRIOR_PRECISION * (jnp.sum(params["w"] ** 2) + jnp.sum(params["b"] ** 2))
-
-
-POSTERIOR = Posterior(log_prior, log_likelihood)
+POSTERIOR = Posterior.classifier(logits, prior_precision=PRIOR_PRECISION)
 INIT = {"w": np.zeros((64, CLASSES), np.float32), "b": np.zeros(CLASSES, np.float32)}
 
 
@@ -164,14 +154,12 @@ def typical_ess(run: Run) -> float:
 
 
 def _row(name: str, run: Run, reference: Run, test: Batch) -> Row:
-    predicted = expectation(run, partial(_probabilities, images=test["x"]))  # (agent, image, class)
-    right = predicted.argmax(axis=-1) == test["y"]
-    of_label = np.take_along_axis(predicted, np.broadcast_to(test["y"][None, :, None], (*right.shape, 1)), axis=-1)
+    scores = run.evaluate(test)
     return Row(
         sampler=name,
-        accuracy=float(right.mean()),
-        worst_accuracy=float(right.mean(axis=1).min()),
-        nll=float(-np.log(of_label).mean()),
+        accuracy=float(scores.accuracy.mean()),
+        worst_accuracy=float(scores.accuracy.min()),
+        nll=float(scores.nll.mean()),
         variance_ratio=float((variances(run) / variances(reference)).mean()),
         ess=typical_ess(run),
         acceptance=run.acceptance,
@@ -180,7 +168,3 @@ def _row(name: str, run: Run, reference: Run, test: Batch) -> Row:
         bias=run.sampler.bias,
         seconds=run.seconds,
     )
-
-
-def _probabilities(params: Params, images: jax.Array) -> jax.Array:
-    return jnp.exp(log_probabilities(params, images))

@@ -105,7 +105,8 @@ def _reliability(scores: ClassificationScores) -> Markup:
         observed = np.where(valid, bins.accuracy, np.nan)[:, filled]
         lowest, highest = np.nanmin(observed, axis=0), np.nanmax(observed, axis=0)
         ax.fill_between(confidence, lowest, highest, color=SERIES[0], alpha=0.2, lw=0)
-        ax.plot(confidence, accuracy, color=SERIES[0], lw=1.3, marker="o", ms=3)
+        ax.plot(confidence, accuracy, color=SERIES[0], lw=0.8)
+        ax.scatter(confidence, accuracy, s=4 + 40 * rows[filled] / rows.max(), color=SERIES[0], zorder=3)
         ax.set(xlabel="confidence", ylabel="share that was right", xlim=(0, 1.02), ylim=(0, 1.02))
 
     gap = float(np.nanmean(scores.ece))

@@ -22,7 +22,7 @@ import numpy as np
 import consilience as cs
 
 DIMENSION = 10_000
-ROWS = 60  # of data, as many as make an iteration of about a millisecond
+ROWS = 300  # of data, as many as make an iteration of about a millisecond
 AGENTS = 2
 
 
@@ -47,11 +47,11 @@ def main() -> None:
     arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp(dir=arguments.folder)) / "run"
     posterior, shards = target()
-    sampler = cs.hmc(step_size=0.2, inverse_mass_matrix=1.0, num_integration_steps=3)
+    sampler = cs.hmc(step_size=0.08, inverse_mass_matrix=1.0, num_integration_steps=3)
 
     def seconds(draws: int, **options: object) -> float:
         began = time.perf_counter()
-        cs.sample(
+        run = cs.sample(
             posterior,
             shards,
             cs.Network.complete(AGENTS),
@@ -60,6 +60,7 @@ def main() -> None:
             num_samples=draws,
             **options,  # type: ignore[arg-type]
         )
+        print(f"acceptance {run.acceptance:.2f}")
         return time.perf_counter() - began
 
     keep_nothing = {"keep": [], "progress": "sampling alone"}

@@ -1,7 +1,7 @@
 """consilience: organisations that may not pool their data sample one Bayesian posterior together."""
 
 from .network import Network
-from .posterior import Posterior, pool, shard
+from .posterior import Classification, Posterior, Regression, pool, shard
 from .results import Run, Summary, load
 from .samplers import DESGHMC as desghmc  # noqa: N811
 from .samplers import DESGLD as desgld  # noqa: N811
@@ -21,8 +21,10 @@ from .sampling import sample
 __version__ = "0.1.0"
 
 __all__ = [
+    "Classification",
     "Network",
     "Posterior",
+    "Regression",
     "Run",
     "Summary",
     "centralized_hmc",

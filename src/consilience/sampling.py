@@ -26,6 +26,7 @@ from .results.memory import Memory
 from .results.progress import Progress
 from .results.store import POSTERIOR, SUBPOSTERIORS, Store
 from .results.stored import moments_of, stored_run
+from .results.writer import Writer
 from .runtimes import Chunk, Simulation
 from .runtimes.progress import progress_bar
 from .runtimes.traffic import Traffic, price
@@ -116,7 +117,7 @@ def sample(
         done = _draw(simulation, sink, length, began, label if progress else "")
         if isinstance(sampler, OneShot) and done.combined < done.drawn:
             done = _combine(sampler, sink, view, network, done)
-            sink.save(done, simulation.snapshot, at_once=True)
+            sink.save(done, simulation.snapshot() if out else {})
     known: dict[str, Any] = {
         "sampler": sampler,
         "network": network,
@@ -166,7 +167,7 @@ class Length:
 
 def _draw(simulation: Simulation, sink: Memory | Store, length: Length, began: float, label: str) -> Progress:
     """Run to the end from where the sink's run stands; what is reported has been saved before."""
-    done, diverged, unreported = sink.progress, None, 0
+    done, diverged = sink.progress, None
     if sink.snapshot is None:
         done = done.sent(simulation.start_traffic)
     else:
@@ -177,21 +178,21 @@ def _draw(simulation: Simulation, sink: Memory | Store, length: Length, began: f
         yield from ((chunk, False) for chunk in simulation.warm_up(length.num_warmup - done.warmed))
         yield from ((chunk, True) for chunk in simulation.draws(length.num_samples - done.drawn, length.thin))
 
-    with progress_bar(label, length.iterations, done.warmed + done.drawn * length.thin) as report:
+    with (
+        progress_bar(label, length.iterations, done.warmed + done.drawn * length.thin) as report,
+        Writer(sink, report) as writer,
+    ):
         for chunk, is_kept in chunks():
             redone, watched = _check_in_step(chunk, (done.redone, done.watched))
+            first = done.drawn if is_kept else None
             if is_kept:
                 diverged = diverged or _divergence(chunk, done.drawn)
-                sink.append(chunk, done.drawn)
                 done = replace(done, drawn=done.drawn + len(chunk.positions))
             else:
                 done = replace(done, warmed=done.warmed + chunk.iterations)
             seconds = before + time.perf_counter() - began
             done = replace(done.sent(chunk.traffic), seconds=seconds, redone=redone, watched=watched)
-            unreported += chunk.iterations
-            if sink.save(done, simulation.snapshot, at_once=done.drawn == length.num_samples):
-                report(unreported)
-                unreported = 0
+            writer.put(chunk, first, done, simulation.snapshot, is_last=done.drawn == length.num_samples)
     if diverged:
         warnings.warn(f"the sampler diverged: {diverged}. Use smaller steps.", stacklevel=3)
     return done

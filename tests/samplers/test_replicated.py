@@ -229,7 +229,7 @@ class TestCost:
         # Up: (ℓ, ∇ℓ) and down again; then digests up, the state, its info and the digest down.
         one_sum = 2 * 5 * 4 * (1 + d)
         digest = 4 + 4 * 4  # a projection; is_accepted, is_divergent, the number of steps, is_finite
-        state = 4 * (d + 1 + d) + 4 + 1 + 1 + 4
+        state = 4 * (d + 1 + d) + 4 + 4 + 1 + 1 + 4  # and its acceptance rate, its energy, and those decisions
         assert run.traffic.bytes == chains * (
             one_sum + iterations * (3 * one_sum + 5 * 2 * digest + 5 * (state + digest))
         )

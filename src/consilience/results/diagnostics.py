@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 TAIL = (0.05, 0.95)
 FEWEST_DRAWS = 4  # arviz-stats has no diagnostics of shorter chains
-MOST_VALUES = 10_000_000  # held at once for diagnostics
+MOST_VALUES = 4_000_000  # held at once for diagnostics
 COLUMNS = ("mcse_mean", "ess_bulk", "ess_tail", "r_hat")
 
 
@@ -42,7 +43,7 @@ def never_moved(run: Run) -> np.ndarray:
 
 
 def all_finite(run: Run) -> bool:
-    return all(np.isfinite(values).all() for values in (*run.blocks(), *run.raw_stats.values()))
+    return all(np.isfinite(values).all() for values in chain(run.blocks(), run.raw_stats.values()))
 
 
 def chain_diagnostics(run: Run, copies: list[int], most: int | None) -> dict[str, np.ndarray]:

@@ -30,9 +30,12 @@ class Memory:
         for name, values in chunk.stats.items():
             self._stats[name].append(values)
 
-    def save(self, progress: Progress, snapshot: Callable[[], dict[str, np.ndarray]], at_once: bool = False) -> bool:
+    def state(self, snapshot: Callable[[], dict[str, np.ndarray]], at_once: bool = False) -> dict[str, np.ndarray]:
+        """Nothing that could be gone on from: it would not outlive the process."""
+        return {}
+
+    def save(self, progress: Progress, state: dict[str, np.ndarray]) -> None:
         self.progress = progress
-        return True
 
     def own_draws(self) -> np.ndarray:
         """What has been appended."""

@@ -117,17 +117,21 @@ class Store:
         for name, leaf in layout.leaves(values):
             self._array(f"{group}/{name}", leaf)[first : first + len(leaf)] = leaf
 
-    def save(self, progress: Progress, snapshot: Callable[[], dict[str, np.ndarray]], at_once: bool = False) -> bool:
-        """Save how far the run has come and its state; not yet, if that would take more than a tenth of the time."""
+    def state(
+        self, snapshot: Callable[[], dict[str, np.ndarray]], at_once: bool = False
+    ) -> dict[str, np.ndarray] | None:
+        """The state to save now; None, if saving it again already would take more than a tenth of the time."""
+        is_due = time.perf_counter() - self._saved >= SAMPLING_SHARE * self._cost
+        return snapshot() if is_due or at_once else None
+
+    def save(self, progress: Progress, state: dict[str, np.ndarray]) -> None:
+        """Save how far the run has come, and the state to go on from."""
         began = time.perf_counter()
-        if not at_once and began - self._saved < SAMPLING_SHARE * self._cost:
-            return False
         facts = np.frombuffer(json.dumps(asdict(progress)).encode(), np.uint8)
-        write_whole(self.folder / CHECKPOINT, _npz({"progress": facts, **snapshot()}))
+        write_whole(self.folder / CHECKPOINT, _npz({"progress": facts, **state}))
         self.progress = progress
         self._saved = time.perf_counter()
         self._cost = self._saved - began
-        return True
 
     def finish(self, status: str) -> None:
         """Say how the run ended, and let go of the folder."""

@@ -77,12 +77,12 @@ def _sentences(
 
 def _mixing(run: Run, columns: dict[str, np.ndarray], names: tuple[str, ...]) -> Iterator[str]:
     r_hat, bulk, tail = (columns[name] for name in ("r_hat", "ess_bulk", "ess_tail"))
-    looked_at = int(np.isfinite(r_hat).sum())
+    looked_at = int(np.isfinite(bulk).sum())
     if looked_at == 0:
         return
     looked_at_all = looked_at == len(names)
     high = int((r_hat > R_HAT_LIMIT).sum())
-    worst = int(np.nanargmax(r_hat))
+    worst = int(np.argmax(np.nan_to_num(r_hat, nan=-np.inf)))  # of one chain there may be none
     if run.num_chains == 1:
         yield "One chain: whether it has found all of the posterior cannot be told from it."
     if high:

@@ -16,12 +16,14 @@ from consilience.experiments.targets import log_gamma
 
 TARGET = log_gamma(4)
 NETWORK = cs.Network.ring(4)
-WARMUP, DRAWS, CHAINS = 200, 3000, 2
+WARMUP, DRAWS, CHAINS = 2000, 30_000, 2
+ITERATIONS = WARMUP + DRAWS
 SCRIPT = """
 import sys
 from tests.killing import resumed
-import consilience.runtimes.progress
-consilience.runtimes.progress.LINE_SECONDS = 0  # every report is printed
+from consilience.runtimes import progress, simulate
+progress.LINE_SECONDS = 0  # every report is printed
+simulate.CHUNK_SECONDS = 0.05  # and there are many
 resumed(sys.argv[1], sys.argv[2])
 """
 
@@ -47,8 +49,8 @@ def started(sampler: str, out: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=Path(__file__).parent.parent)
 
 
-def killed(sampler: str, out: Path, random: np.random.Generator) -> tuple[int, bool]:
-    """Start or go on, and kill at a random moment: the iterations that were reported, and whether it had ended."""
+def killed(sampler: str, out: Path, random: np.random.Generator) -> int:
+    """Start or go on, and kill at a random moment; returns the iterations that were reported."""
     lines: list[str] = []
     with started(sampler, out) as process:
         assert process.stderr is not None
@@ -56,13 +58,12 @@ def killed(sampler: str, out: Path, random: np.random.Generator) -> tuple[int, b
         if random.uniform() < 0.2:
             time.sleep(random.uniform(0, 6))
         else:
-            lines += [process.stderr.readline() for _ in range(int(random.integers(1, 8)))]
-            time.sleep(random.uniform(0, 0.3))
-        has_ended = process.poll() is not None
+            lines += [process.stderr.readline() for _ in range(int(random.integers(1, 5)))]
+            time.sleep(random.uniform(0, 0.1))
         process.send_signal(signal.SIGKILL)
         lines += process.stderr.read().splitlines()
     reports = [re.search(r": ([\d,]+) of", line) for line in lines]
-    return max([0, *(int(found[1].replace(",", "")) for found in reports if found)]), has_ended
+    return max([0, *(int(found[1].replace(",", "")) for found in reports if found)])
 
 
 def iterations_in(out: Path) -> int:
@@ -79,9 +80,10 @@ def kill_and_resume(sampler: str, out: Path, times: int, random: np.random.Gener
     """Kill a run so often, and look after each time that nothing reported is lost; the iterations found each time."""
     found = []
     for _ in range(times):
-        reported, _ = killed(sampler, out, random)
+        reported = killed(sampler, out, random)
         found.append(iterations_in(out))
         assert found[-1] >= reported, f"{reported} iterations were reported, {found[-1]} are there"
+    assert any(0 < count < ITERATIONS for count in found), f"no kill came in the middle: {found}"
     return found
 
 

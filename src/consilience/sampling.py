@@ -108,8 +108,8 @@ def sample(
     sink: Memory | Store = Memory(num_samples)
     if out is not None:
         layouts = (layout, view.layout, None if averaged is None else averaged.layout)
-        code = simulation.program.fingerprint
-        identity = describe(network, sampler, shards, np.asarray(positions), *layouts, code, asdict(length))
+        starts = np.asarray(positions)
+        identity = describe(network, sampler, shards, starts, *layouts, simulation.code, asdict(length))
         group = SUBPOSTERIORS if isinstance(sampler, OneShot) else POSTERIOR
         sink = Store(Path(out), identity, network, drawn.layout, num_samples, group, resume)
     label = progress if isinstance(progress, str) else sampler.name

@@ -15,6 +15,7 @@ import consilience as cs
 from consilience.experiments.targets import linear_regression
 from consilience.results import store as store_module
 from consilience.results.draws import DiskDraws, blocks, rows_at_once
+from consilience.results.identity import describe_sampler
 from consilience.runtimes import Simulation
 from tests.killing import assert_same
 
@@ -93,6 +94,17 @@ class TestResume:
         monkeypatch.setattr(Simulation, "advance", None)  # never reached
         assert_same(sample(sampler=sampler, out=tmp_path / "run", resume=True), first)
 
+    def test_a_model_that_calls_python_can_be_gone_on_with(self, tmp_path):
+        def likelihood(p, d):
+            offset = jax.pure_callback(
+                lambda: np.float32(0), jax.ShapeDtypeStruct((), np.float32), vmap_method="expand_dims"
+            )
+            return POSTERIOR.log_likelihood(p, d) + jax.lax.stop_gradient(offset)
+
+        options = {"posterior": cs.Posterior(POSTERIOR.log_prior, likelihood), "out": tmp_path / "run"}
+        sample(**options)
+        assert_same(sample(**options, num_samples=70, resume=True), sample(num_samples=70))
+
     def test_an_interrupted_run_can_be_read(self, tmp_path, kill, monkeypatch):
         kill(9)
         with pytest.raises((StopIteration, RuntimeError)):
@@ -167,6 +179,20 @@ class TestRefusals:
         ):
             sample(out=folder, resume=True, **change)
         assert ((folder / "run.toml").read_bytes(), (folder / "checkpoint.npz").read_bytes()) == before
+
+    def test_a_large_setting_that_changed_in_its_middle(self, tmp_path):
+        mass = np.ones(2000, np.float32)
+        posterior = cs.Posterior(lambda w: -0.5 * w @ w, lambda w, d: d["y"] * w[0])
+        options = {"posterior": posterior, "init": np.zeros(2000, np.float32), "num_samples": 5, "num_warmup": 0}
+        sample(sampler=cs.hmc(0.01, mass), out=tmp_path / "run", **options)
+        mass[1000] = 2  # which no repr shows
+        with pytest.raises(ValueError, match="the sampler's settings: not as they were"):
+            sample(sampler=cs.hmc(0.01, mass), out=tmp_path / "run", resume=True, **options)
+
+    def test_settings_that_are_functions_say_the_same_in_every_process(self, folder):
+        settings = describe_sampler(cs.published(0.05, rounds=lambda t: 1 + 0 * t))
+        assert "lambda" in settings
+        assert "0x" not in settings
 
     def test_a_folder_with_a_run_is_not_overwritten(self, folder):
         with pytest.raises(ValueError, match=r"already holds a run\. Write resume=True to go on with it"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -25,6 +26,7 @@ FREE = ("format", "created", "status", "run.num_samples", "versions.python", "ve
 # These differ wherever something else does, and are named only where nothing else is.
 CONSEQUENCES = {
     "network.fingerprint": "the network's edges or weights: not as they were",
+    "sampler.fingerprint": "the sampler's settings: not as they were",
     "model.start": "where the chains start: not as it was",
     "sampler.bias": "what the sampler says of its bias",
     "model.code": "the model's, the sampler's or keep='s code: it computes something else now",
@@ -59,7 +61,8 @@ def describe(
         "run": dict(settings),
         "sampler": {
             "name": sampler.name,
-            "settings": repr(sampler),
+            "settings": describe_sampler(sampler),
+            "fingerprint": digest(*map(np.asarray, jax.tree.leaves(sampler))),
             "bias": sampler.bias or "",
             "replicated": sampler.replicated,
         },
@@ -83,6 +86,11 @@ def describe(
         },
         "versions": surroundings(),
     }
+
+
+def describe_sampler(sampler: Sampler) -> str:
+    """Its settings as text, the same in every process: addresses of functions are chance."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(sampler))
 
 
 def surroundings() -> Table:

@@ -148,9 +148,11 @@ class Simulation:
         seen = jax.make_jaxpr(partial(_seen, model))(_buffer(1, state.position), moments, jnp.int32(1))
         draw_bytes = max(math.prod(state.position.shape) * layout.dtype.itemsize, view.bytes * math.prod(lanes))
         noise_bytes = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(noise))
+        found = fingerprint(start, move, seen)
+        self.code = found.code  # of model, sampler and what is kept
         self.program = Program(
             jax.tree.structure(self.inputs),
-            fingerprint(start, move, seen),
+            found.unmistakable,
             tuple(str(getattr(jax.config, name)) for name in COMPILED_FOR),
             buffer=max(1, min(BUFFER_DRAWS, BUFFER_BYTES // draw_bytes)),
             block=max(1, min(NOISE_ITERATIONS, NOISE_BYTES // max(1, noise_bytes))),

@@ -1,0 +1,135 @@
+"""What a run's figures are said to mean, and that no more is said."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import consilience as cs
+from consilience.experiments.targets import linear_regression
+from consilience.results import Run
+from consilience.runtimes.traffic import Traffic
+
+TARGET = linear_regression(4)
+RING = cs.Network.ring(4)
+RANDOM = np.random.default_rng(0)
+
+
+def made_up(kept: np.ndarray, sampler=None, **stats: np.ndarray) -> Run:
+    """A run of given draws (draw, chain, copy, number)."""
+    layout = cs.sampling.Layout.of({"w": np.zeros(kept.shape[-1], np.float32)})
+    network = RING if kept.shape[2] == 4 or (sampler and sampler.replicated) else cs.Network.complete(1)
+    return Run(kept, stats, layout, sampler or cs.centralized_hmc(0.1), network, 1, 1, Traffic(), 1.0)
+
+
+def independent(chains: int = 4, copies: int = 1, draws: int = 1000) -> np.ndarray:
+    return RANDOM.standard_normal((draws, chains, copies, 3))
+
+
+def said(run: Run, **options) -> str:
+    return run.summary(**options).verdict
+
+
+def test_chains_that_agree():
+    text = said(made_up(independent()))
+    assert text.startswith("4 chains agree on all 3 parameters: R-hat at most 1.00")
+    assert "effective draws in the bulk" in text
+    assert "run longer" not in text
+
+
+def test_chains_that_do_not():
+    apart = independent()
+    apart[:, 1, :, 2] += 1
+    text = said(made_up(apart))
+    assert text.startswith("4 chains do not agree: 1 of 3 parameters has R-hat above 1.01 (worst w[2], 1.")
+    assert "run longer or reparametrise" in text
+    assert "chains agree" not in text
+
+
+def test_too_few_effective_draws():
+    walk = np.cumsum(independent(), axis=0)
+    text = said(made_up(walk))
+    assert "fewer than 400, means and intervals are rough" in text
+
+
+def test_one_chain_is_not_said_to_have_found_everything():
+    text = said(made_up(independent(chains=1)))
+    assert text.startswith("One chain: whether it has found all of the posterior cannot be told from it.")
+    assert "agree" not in text
+    assert "effective draws" in text
+
+
+def test_of_draws_that_are_no_numbers_nothing_else_is_said():
+    bad = independent()
+    bad[500, 2, 0, 1] = np.nan
+    assert said(made_up(bad)) == "The sampler diverged: not all draws are finite numbers, and none should be used."
+
+
+def test_a_chain_that_never_moved_comes_first():
+    stuck = independent()
+    stuck[:, 3] = 0.5
+    text = said(made_up(stuck))
+    assert text.startswith("1 chain never moved: no proposal was taken.")
+    assert "agree" not in text
+
+
+def test_three_draws_say_nothing():
+    assert said(made_up(independent(draws=3))) == "3 draws a chain are too few to say anything."
+
+
+def test_parameters_that_were_not_looked_at_are_not_vouched_for():
+    text = said(made_up(independent()), diagnosed=2)
+    assert text.startswith("4 chains agree on the 2 of 3 parameters looked at: R-hat at most 1.00")
+
+
+def test_an_unfinished_run_says_so_first():
+    run = replace(made_up(independent()), planned=5000)
+    assert said(run).startswith("Unfinished: 1,000 of 5,000 draws are there. 4 chains agree")
+
+
+def test_divergences_and_slow_energies():
+    draws = independent(chains=2)
+    divergent = np.zeros((1000, 2, 1))
+    divergent[:7] = 0.5
+    energy = np.cumsum(RANDOM.standard_normal((1000, 2, 1)), axis=0)
+    run = made_up(draws, cs.nuts(), is_divergent=divergent, energy=energy, redone=np.zeros((1000, 2, 1)))
+    text = said(run)
+    assert "7 iterations diverged" in text
+    expected = (np.diff(energy[:, :, 0], axis=0) ** 2).mean(axis=0) / energy[:, :, 0].var(axis=0)
+    np.testing.assert_allclose(run.summary().e_bfmi, expected, rtol=0.01)
+    assert f"E-BFMI is {expected.min():.2f} in the worst chain, below 0.3" in text
+    assert "All agents hold the same chain." in text
+    assert "E-BFMI" not in said(replace(run, thin=2))  # averaged energies say nothing
+
+
+def test_how_far_agents_are_apart_and_that_a_sampler_is_biased():
+    common = np.repeat(independent(copies=1), 4, axis=2)
+    text = said(made_up(common + 0.01 * independent(copies=4), cs.published(0.1)))
+    assert "Agents differ by 0.0" in text
+    assert "far" not in text
+    assert text.endswith("The sampler does not sample the posterior exactly, which none of these figures can show.")
+    text = said(made_up(common + 0.5 * independent(copies=4), cs.published(0.1)))
+    assert "That is far: what one agent says is not what another does." in text
+
+
+@pytest.mark.parametrize("sampler", [cs.nuts(), cs.dmala()], ids=["nuts", "dmala"])
+def test_real_runs_have_all_figures(sampler):
+    run = cs.sample(
+        TARGET.posterior,
+        TARGET.shards,
+        RING,
+        sampler,
+        init=np.zeros(3, np.float32),
+        num_samples=200,
+        num_warmup=200,
+        num_chains=2,
+        progress=False,
+    )
+    summary = run.summary()
+    assert list(summary.columns) == ["mean", "sd", "mcse_mean", "ess_bulk", "ess_tail", "r_hat"]
+    assert all(np.isfinite(values).all() for values in summary.columns.values())
+    np.testing.assert_allclose(
+        summary.columns["mcse_mean"], summary.columns["sd"] / np.sqrt(summary.columns["ess_bulk"]), rtol=0.5
+    )
+    assert summary.verdict in str(summary).replace("\n", " ")
+    assert (summary.e_bfmi is not None) == run.sampler.replicated

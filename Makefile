@@ -49,7 +49,7 @@ bench-store: $(VENV)/.ready  ## memory and time of keeping 10⁵ draws of 10⁴ 
 	$(BIN)/python -m benchmarks.store
 
 docs: $(VENV)/.ready  ## the documentation, as a site in site/
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 lock: $(VENV)/.ready  ## resolve the newest versions into requirements.lock
 	$(BIN)/pip install --quiet uv

@@ -455,17 +455,3 @@ class TestWhatOnlyDrawsShow:
     def test_noise_that_is_negative(self):
         with pytest.raises(ValueError, match=r"task.sd\(params\) must be positive"):
             evaluate(regressor(), measured(), task=Regression(LINEAR.mean, lambda params: params["log_sd"]))
-
-
-@pytest.fixture
-def compilations():
-    """The durations of XLA compilations, as they happen."""
-    seen = []
-
-    def listen(event, duration, **_):
-        if event == "/jax/core/compile/backend_compile_duration":
-            seen.append(duration)
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    yield seen
-    jax.monitoring.unregister_event_duration_listener(listen)

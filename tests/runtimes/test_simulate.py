@@ -118,20 +118,6 @@ class Stub(Alone):
         self.size = size
 
 
-@pytest.fixture
-def compilations():
-    """The durations of XLA compilations, as they happen."""
-    seen = []
-
-    def listen(event, duration, **_):
-        if event == "/jax/core/compile/backend_compile_duration":
-            seen.append(duration)
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    yield seen
-    jax.monitoring.unregister_event_duration_listener(listen)
-
-
 class TestCompiledCodeIsFoundByWhatItComputes:
     """Never by the name of a function that has come to mean something else."""
 

@@ -11,7 +11,7 @@ import numpy as np
 from .._checks import whole_number
 from ..runtimes.traffic import Traffic
 from .diagnostics import FEWEST_DRAWS, all_finite, chain_diagnostics, energy_fractions, mean_and_sd, never_moved
-from .verdict import R_HAT_LIMIT, verdict
+from .verdict import R_HAT_LIMIT, sentences
 
 if TYPE_CHECKING:
     from .run import Run
@@ -105,7 +105,7 @@ def summarize(run: Run, agent: int | None = None, diagnosed: int | None = None) 
     stuck = int(never_moved(run)[:, copies].sum()) if run.num_draws >= FEWEST_DRAWS and names else 0
     return Summary(
         title=f"{run!r}" + ("" if agent is None else f", agent {agent}"),
-        verdict=verdict(run, columns, names, energy, is_finite, stuck),
+        verdict=" ".join(sentences(run, columns, names, energy, is_finite, stuck)),
         names=names,
         columns=columns,
         consensus_error=run.consensus_error,

@@ -18,15 +18,15 @@ ENERGY_LIMIT = 0.3
 CONSENSUS_LIMIT = 0.1  # posterior sd
 
 
-def verdict(
+def sentences(
     run: Run,
     columns: dict[str, np.ndarray],
     names: tuple[str, ...],
     energy: np.ndarray | None,
     is_finite: bool,
     stuck: int,
-) -> str:
-    """Sentences, the gravest first.
+) -> Iterator[str]:
+    """The verdict, the gravest first.
 
     Args:
       columns: of the summary.
@@ -35,17 +35,6 @@ def verdict(
       is_finite: all draws and figures.
       stuck: chains that never moved.
     """
-    return " ".join(_sentences(run, columns, names, energy, is_finite, stuck))
-
-
-def _sentences(
-    run: Run,
-    columns: dict[str, np.ndarray],
-    names: tuple[str, ...],
-    energy: np.ndarray | None,
-    is_finite: bool,
-    stuck: int,
-) -> Iterator[str]:
     if not run.is_complete:
         yield f"Unfinished: {run.num_draws:,} of {run.planned:,} draws are there."
     if not is_finite:

@@ -16,19 +16,18 @@ from consilience.experiments.targets import log_gamma
 
 TARGET = log_gamma(4)
 NETWORK = cs.Network.ring(4)
-WARMUP, DRAWS, CHAINS = 2000, 30_000, 2
-ITERATIONS = WARMUP + DRAWS
+WARMUP, CHAINS = 2000, 2
 SCRIPT = """
 import sys
 from tests.killing import resumed
-from consilience.runtimes import progress, simulate
-progress.LINE_SECONDS = 0  # every report is printed
+from consilience.runtimes import bar, simulate
+bar.LINE_SECONDS = 0  # every report is printed
 simulate.CHUNK_SECONDS = 0.05  # and there are many
-resumed(sys.argv[1], sys.argv[2])
+resumed(sys.argv[1], sys.argv[2], int(sys.argv[3]))
 """
 
 
-def resumed(sampler: str, out: str) -> cs.Run:
+def resumed(sampler: str, out: str, draws: int) -> cs.Run:
     """The run in a folder, started or gone on with."""
     return cs.sample(
         TARGET.posterior,
@@ -36,7 +35,7 @@ def resumed(sampler: str, out: str) -> cs.Run:
         NETWORK,
         getattr(cs, sampler)(),
         init=np.zeros(TARGET.dimension, np.float32),
-        num_samples=DRAWS,
+        num_samples=draws,
         num_warmup=WARMUP,
         num_chains=CHAINS,
         out=out,
@@ -44,15 +43,15 @@ def resumed(sampler: str, out: str) -> cs.Run:
     )
 
 
-def started(sampler: str, out: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", SCRIPT, sampler, str(out)]
+def started(sampler: str, out: Path, draws: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", SCRIPT, sampler, str(out), str(draws)]
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=Path(__file__).parent.parent)
 
 
-def killed(sampler: str, out: Path, random: np.random.Generator) -> int:
+def killed(sampler: str, out: Path, draws: int, random: np.random.Generator) -> int:
     """Start or go on, and kill at a random moment; returns the iterations that were reported."""
     lines: list[str] = []
-    with started(sampler, out) as process:
+    with started(sampler, out, draws) as process:
         assert process.stderr is not None
         # At times while the process starts and makes its folder; else after some of its reports.
         if random.uniform() < 0.2:
@@ -76,20 +75,20 @@ def iterations_in(out: Path) -> int:
     return run.iterations
 
 
-def kill_and_resume(sampler: str, out: Path, times: int, random: np.random.Generator) -> list[int]:
+def kill_and_resume(sampler: str, out: Path, draws: int, times: int) -> list[int]:
     """Kill a run so often, and look after each time that nothing reported is lost; the iterations found each time."""
-    found = []
+    found, random = [], np.random.default_rng()
     for _ in range(times):
-        reported = killed(sampler, out, random)
+        reported = killed(sampler, out, draws, random)
         found.append(iterations_in(out))
         assert found[-1] >= reported, f"{reported} iterations were reported, {found[-1]} are there"
-    assert any(0 < count < ITERATIONS for count in found), f"no kill came in the middle: {found}"
+    assert any(0 < count < WARMUP + draws for count in found), f"no kill came in the middle: {found}"
     return found
 
 
-def assert_ends_undisturbed(sampler: str, disturbed: Path, undisturbed: Path) -> None:
+def assert_ends_undisturbed(sampler: str, disturbed: Path, undisturbed: Path, draws: int) -> None:
     """Go on with one run to its end, make another in one go: draws and all figures are the same to the bit."""
-    for process in [started(sampler, folder) for folder in (disturbed, undisturbed)]:
+    for process in [started(sampler, folder, draws) for folder in (disturbed, undisturbed)]:
         with process:
             _, said = process.communicate()
         assert process.returncode == 0, said

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -18,17 +18,19 @@ from ._checks import whole_number
 from ._types import Batch, Key, Params
 from .network import Network
 from .posterior import Layout, Posterior, check_posterior, stack_shards
+from .posterior.layout import RESERVED
 from .posterior.shards import check_shards, rows
 from .posterior.view import Keep, View, chosen
 from .results import Run
 from .results.identity import describe, surroundings
 from .results.memory import Memory
 from .results.progress import Progress
+from .results.sink import Sink
 from .results.store import POSTERIOR, SUBPOSTERIORS, Store
 from .results.stored import moments_of, stored_run
 from .results.writer import Writer
 from .runtimes import Chunk, Simulation
-from .runtimes.progress import progress_bar
+from .runtimes.bar import progress_bar
 from .runtimes.traffic import Traffic, price
 from .samplers import OneShot, Sampler
 
@@ -95,6 +97,7 @@ def sample(
     sampler = sampler.resolve(network, layout.dimension, num_warmup)
     view = View.of(layout, chosen(posterior.constrain, keep))
     averaged = _averaged(layout, posterior, moments)
+    _check_dims(posterior.dims, view.layout)
     if isinstance(sampler, OneShot) and averaged is not None:
         raise ValueError(
             f"{sampler.name} has its draws when all are there: it has no running moments. Leave out moments=."
@@ -109,9 +112,9 @@ def sample(
     if out is not None:
         layouts = (layout, view.layout, None if averaged is None else averaged.layout)
         starts = np.asarray(positions)
-        identity = describe(network, sampler, shards, starts, *layouts, simulation.code, asdict(length))
+        identity = describe(network, sampler, shards, starts, *layouts, posterior.dims, simulation.code, asdict(length))
         group = SUBPOSTERIORS if isinstance(sampler, OneShot) else POSTERIOR
-        sink = Store(Path(out), identity, network, drawn.layout, num_samples, group, resume)
+        sink = Store(Path(out).expanduser().absolute(), identity, network, drawn.layout, num_samples, group, resume)
     label = progress if isinstance(progress, str) else sampler.name
     with _ending(sink):
         done = _draw(simulation, sink, length, began, label if progress else "")
@@ -124,9 +127,11 @@ def sample(
         "posterior": posterior,
         "shards": shards,
         "parameters": layout,
+        "dims": posterior.dims,
     }
     if isinstance(sink, Store):
-        return replace(stored_run(sink.folder, view.layout), **known)
+        form = None if averaged is None else averaged.layout
+        return replace(stored_run(sink.folder, view.layout, form), **known)
     assert sink.kept is not None
     return Run(
         kept=sink.kept,
@@ -165,7 +170,7 @@ class Length:
         return self.num_warmup + self.num_samples * self.thin
 
 
-def _draw(simulation: Simulation, sink: Memory | Store, length: Length, began: float, label: str) -> Progress:
+def _draw(simulation: Simulation, sink: Sink, length: Length, began: float, label: str) -> Progress:
     """Run to the end from where the sink's run stands; what is reported has been saved before."""
     done, diverged = sink.progress, None
     if sink.snapshot is None:
@@ -198,7 +203,7 @@ def _draw(simulation: Simulation, sink: Memory | Store, length: Length, began: f
     return done
 
 
-def _combine(sampler: OneShot, sink: Memory | Store, view: View, network: Network, done: Progress) -> Progress:
+def _combine(sampler: OneShot, sink: Sink, view: View, network: Network, done: Progress) -> Progress:
     """Put the agents' own draws together, and look at what comes out."""
     own = sink.own_draws()
     combined = sampler.combine(own)
@@ -208,7 +213,7 @@ def _combine(sampler: OneShot, sink: Memory | Store, view: View, network: Networ
 
 
 @contextmanager
-def _ending(sink: Memory | Store) -> Iterator[None]:
+def _ending(sink: Sink) -> Iterator[None]:
     """Whatever happens, the sink is told."""
     try:
         yield
@@ -223,6 +228,17 @@ def _init(posterior: Posterior, init: Any) -> Any:
     if init is None and posterior.init is None:
         raise ValueError("init is missing: write init=params, the model's parameters, for example init=jnp.zeros(3).")
     return posterior.init if init is None else init
+
+
+def _check_dims(dims: Mapping[str, Sequence[str]], kept: Layout) -> None:
+    """Refuse names of axes that are not as many as the axes, or are taken."""
+    for name, shape in zip(kept.names, kept.shapes, strict=True):
+        axes = tuple(dims.get(name, ()))
+        if name in dims and (len(axes) != len(shape) or len(set(axes)) < len(axes) or set(axes) & set(RESERVED)):
+            raise ValueError(
+                f"dims: {name} has shape {shape} and axes {axes}: every axis needs a name of its own, other than "
+                f"{', '.join(RESERVED)}."
+            )
 
 
 def _averaged(layout: Layout, posterior: Posterior, moments: Any) -> View | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from consilience.cli import config
-from consilience.cli.config import TABLES, check_config, keys_of, read_config
+from consilience.cli.config import TABLES, check_config, differences, keys_of, read_config
 from consilience.cli.toml import apply_change, read_toml
 
 LEAST = {"model": {"posterior": "m:f"}, "data": {"file": "d.csv"}, "network": {"kind": "ring:3"}}
@@ -51,6 +51,12 @@ def test_every_key_is_in_the_module_s_table():
         ("run.num_samples", 10.5, "a whole number is needed"),
         ("run.x64", 1, "[run] x64 = 1: true or false is needed."),
         ("data.features", "age", 'a list of texts, ["...", "..."], is needed'),
+        ("data.features", [], "[data] features = []: at least one column is needed. Leave features out"),
+        ("run.num_samples", 0, "[run] num_samples = 0: a whole number of at least 1 is needed."),
+        ("run.num_warmup", -1, "[run] num_warmup = -1: a whole number of at least 0 is needed."),
+        ("run.thin", 0, "[run] thin = 0: a whole number of at least 1 is needed."),
+        ("run.seed", 2**32, "[run] seed = 4294967296: a whole number from 0 to 4294967295 is needed."),
+        ("split.seed", -1, "[split] seed = -1: a whole number of at least 0 is needed."),
         ("data.test_fraction", "half", "a number is needed"),
         ("data.test_fraction", 20, "must be between 0 and 1. Write 0.2."),
         ("data.target", 3, '[data] target = 3: text in quotes is needed. Write "3".'),
@@ -141,6 +147,18 @@ def test_a_file_that_is_not_there_is_refused_with_the_nearest(tmp_path):
         read_toml(tmp_path / "no" / "logistic.toml")
 
 
+def test_a_folder_in_place_of_a_file_is_called_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"^\. is a folder, and a \.toml file is needed\.$"):
+        read_toml(Path())
+    (tmp_path / "logistic.toml").write_text("")
+    with pytest.raises(FileNotFoundError, match=r"needed\. Write logistic\.toml\.$"):
+        read_toml(Path())
+    (tmp_path / "other.toml").write_text("")
+    with pytest.raises(FileNotFoundError, match=r"needed\. There are logistic\.toml, other\.toml\.$"):
+        read_toml(Path())
+
+
 def test_text_in_another_encoding_is_refused(tmp_path):
     (tmp_path / "a.toml").write_bytes(b'[report]\ntitle = "\xfc"\n')
     with pytest.raises(ValueError, match="UTF-8"):
@@ -164,3 +182,22 @@ def test_a_saved_configuration_says_the_same(tmp_path, extra):
         found.sampler,
     )
     assert (again.out, again.page) == (found.out, found.page)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "lines"),
+    [
+        ("model.arguments", {"sd": 3}, ["model.arguments.sd: 2.5 there, 3 here"]),
+        ("model.arguments", {}, ["model.arguments.sd: 2.5 there, nothing here"]),
+        ("sampler", {"name": "mala"}, ['sampler.name: "nuts" there, "mala" here']),
+        ("sampler", {"name": "nuts"}, []),
+        ("run", {"num_samples": 5, "out": "elsewhere"}, []),
+        ("report", {"title": "Another"}, []),
+        ("data", {"file": "d.csv", "features": ["a" * 99]}, [f"data.features: nothing there, ['{'a' * 58}... here"]),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_keys_that_make_another_run_are_named(place, value, lines):
+    there = with_key("model.arguments", {"sd": 2.5})
+    here = {**there, **(with_key(place, value) if "." in place else {place: value})}
+    assert differences(check_config(Path("a.toml"), there), check_config(Path("a.toml"), here)) == lines

@@ -3,6 +3,7 @@
 import re
 import sys
 
+import jax
 import numpy as np
 import pytest
 
@@ -79,6 +80,28 @@ def test_other_separators_and_a_byte_order_mark_are_read(tmp_path, separator):
     columns = read_columns(path)
     assert columns.names == ["a", "b"]
     assert columns.numbers("a").tolist() == [1]
+
+
+def test_blank_lines_are_skipped(tmp_path):
+    (tmp_path / "a.csv").write_text("\na;b\n1;2\n\n  \n3;4\n")
+    assert read_columns(tmp_path / "a.csv").numbers("b").tolist() == [2, 4]
+
+
+def test_another_encoding_is_refused_with_the_fix(tmp_path):
+    (tmp_path / "a.csv").write_bytes("größe,y\n1,2\n".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"a\.csv is not text in UTF-8: save it as UTF-8\."):
+        read_columns(tmp_path / "a.csv")
+
+
+def test_what_float32_cannot_hold_float64_may(tmp_path):
+    with jax.enable_x64(True):
+        (shard,) = load(tmp_path, agents=1, text=PATIENTS.replace("52,", "1e60,")).shards
+    assert shard["x"][2, 0] == 1e60
+
+
+def test_whole_numbers_too_large_for_labels_are_real(tmp_path):
+    (shard,) = load(tmp_path, agents=1, text="a,y\n1,3000000000\n2,1\n", features=["a"], target="y").shards
+    assert shard["y"].tolist() == [3e9, 1]
 
 
 def test_parquet_is_read(tmp_path):
@@ -176,6 +199,16 @@ def test_a_loader_that_does_not_fit_is_refused(loaders, name, options, message):
             {"text": PATIENTS.replace("52,", "52,1,")},
             "patients.csv cannot be read: line 4 has 5 values, and the first line names 4",
         ),
+        (
+            {"target": "hospital"},
+            "line 2: hospital is 'a', and a number is needed. Correct it, or number the classes 0, 1",
+        ),
+        ({"text": PATIENTS.replace("52,", "inf,")}, "line 4: age is inf, and a finite number is needed."),
+        ({"text": PATIENTS.replace("52,", "1e60,")}, "line 4: age is 1e60, which float32 cannot hold."),
+        ({"text": PATIENTS.replace("c,0\n", "c,-inf\n")}, "line 4: ill is -inf, and a finite number is needed."),
+        ({"text": PATIENTS.replace("c,0\n", "c,\n")}, "the first is line 4. Drop those rows."),
+        ({"text": PATIENTS.replace("52,", "\n\n52,x")}, "line 6: bmi is 'x22.5', and a number is needed."),
+        ({"text": "ill\n0\n1\n", "features": None}, "has no columns for features"),
         ({"text": "age,age,ill\n1,2,3\n"}, "two columns are called 'age'"),
         ({"text": "age,bmi,ill\n"}, "has no rows"),
         ({"text": PATIENTS.replace(",b,", ",,"), "agent": "hospital"}, "line 3: hospital is empty"),

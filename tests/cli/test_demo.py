@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from unittest.mock import Mock
 
 import jax
 import numpy as np
@@ -9,7 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from consilience.cli.app import app
-from consilience.experiments import digits
+from consilience.experiments import digits, digits_figure
+from consilience.report import page
 
 SAMPLERS = ["nuts", "dmala", "published", "dula", "centralized HMC", "agent 0 alone"]
 
@@ -71,12 +73,26 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_first_draw(tmp_pa
     assert result.exit_code == 2
     assert "iterations" not in result.output
     assert "Traceback" not in result.output
+    assert "is a file, and a folder is needed. Name another: --out DIR." in result.output
 
 
 def test_json_is_json_and_quiet_is_quiet(tmp_path):
     result = invoke("demo", "--quick", "--json", "--quiet", "--out", str(tmp_path))
     assert len(json.loads(result.stdout)) == len(SAMPLERS)
     assert result.stderr == ""
+
+
+def test_quiet_prints_the_table_alone(tmp_path, monkeypatch):
+    row = digits.Row("dula", 0.9, 0.8, 0.3, 1.0, 50.0, None, 10, 2.0, "not exact", 1.0)
+    monkeypatch.setattr(digits, "digits", Mock(return_value=Mock(rows=[row], runs={})))
+    monkeypatch.setattr(digits_figure, "digits_figure", Mock())
+    monkeypatch.setattr(page, "report", Mock())
+    told, quiet = (invoke("demo", "--quick", "--out", str(tmp_path), *option).stdout for option in ([], ["--quiet"]))
+    assert told.startswith(quiet.rstrip())
+    assert "dula" in quiet
+    for words in ("Accuracy and NLL on", "not exact", "written", "--quick"):
+        assert words in told
+        assert words not in quiet
 
 
 def test_help_shows_an_example():

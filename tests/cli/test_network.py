@@ -37,6 +37,13 @@ def test_the_table_has_the_plan_s_numbers_and_reasons():
     assert all(choice.why in flat for choice in plan.choices)
 
 
+def test_quiet_is_the_table_alone():
+    told, quiet = (invoke("ring:5", *options).output for options in ((), ("--quiet",)))
+    assert told.startswith(quiet.rstrip())
+    assert "tree" in quiet
+    assert "Until all agents" not in quiet
+
+
 def test_json_is_the_plan():
     told = json.loads(invoke("ring:5", "--json", "--weights", "uniform", "--tolerance", "1e-3").stdout)
     plan = cs.Network.ring(5).plan(1e-3)

@@ -1,6 +1,9 @@
 """`consilience run`"""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -13,7 +16,7 @@ from consilience.cli import run as command
 from consilience.cli.build import SAMPLERS, build, sampler_from, settings_of
 from consilience.cli.config import read_config
 
-from .project import MODULE, assert_refused, invoke, patients
+from .project import FILE, MODULE, assert_refused, invoke, patients
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -152,6 +155,27 @@ def test_an_error_in_the_user_s_code_is_shown_with_its_line(project):
     assert_refused(result, f"{MODULE}.py:{number}, broken:\n    return 1 / 0")
 
 
+def test_numbers_out_of_range_are_refused_before_anything_is_loaded(project, monkeypatch):
+    monkeypatch.setattr(command, "build", Mock(side_effect=AssertionError))
+    for change in ("run.num_samples=0", "run.seed=4294967296", "data.features=[]"):
+        assert_refused(refused(change), "[")
+
+
+@pytest.mark.parametrize("out", ["/proc/nope/x", "small.toml/x", "small.toml"])
+def test_a_folder_that_cannot_be_made_is_refused_with_the_fix(project, out):
+    result = invoke("run", "small.toml", "--out", out)
+    assert_refused(result, out.removesuffix("/x"), "Name another: --out DIR.")
+    assert "Errno" not in result.stderr
+
+
+def test_a_page_that_cannot_be_written_is_refused_before_the_run(project):
+    assert_refused(refused("report.file=small.toml/a.html"), "small.toml is a file", "in [report]")
+
+
+def test_a_folder_in_place_of_the_file_is_called_one(project):
+    assert_refused(refused(file="."), ". is a folder, and a .toml file is needed.", "small.toml")
+
+
 def test_bad_toml_exits_with_2_and_the_line(project):
     (project / "bad.toml").write_text((project / "small.toml").read_text().replace('"ring:3"', "ring:3"))
     assert_refused(refused(file="bad.toml"), "bad.toml, line", "    kind = ring:3", 'Write kind = "ring:3".')
@@ -192,6 +216,19 @@ def test_labels_that_are_held_out_are_checked_before_the_run(project):
 def test_a_store_of_another_model_is_refused_with_the_difference(done):
     result = invoke("run", "small.toml", "--resume", "--quiet", "--set", "model.arguments.prior_precision=3")
     assert_refused(result, "holds another run", "code", "consilience run runs/small/config.toml --resume", "--out DIR")
+    assert_refused(
+        result, "runs/small/config.toml has other values:\n  model.arguments.prior_precision: nothing there, 3"
+    )
+
+
+def test_the_configuration_is_kept_as_utf_8_whatever_the_locale(project):
+    (project / "title.toml").write_text(f'{FILE}\n[report]\ntitle = "Größe"\n', encoding="utf-8")
+    code = "from consilience.cli.run import _save, read_config; from pathlib import Path; "
+    code += "_save(read_config(Path('title.toml'), ['run.out=kept']))"
+    (project / "kept").mkdir()
+    locale = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    subprocess.run([sys.executable, "-c", code], env=os.environ | locale, check=True)
+    assert read_config(project / "kept/config.toml").report.title == "Größe"
 
 
 def test_modules_that_cannot_be_imported_are_refused_with_the_reason(project):
@@ -251,8 +288,13 @@ def test_help_shows_an_example_a_file_and_the_exit_codes():
     ):
         assert words in output
     for name in ("demo", "run", "report", "network"):
+        assert "No progress, and nothing but the result on stdout." in flat(invoke(name, "--help").output)
         assert f"Example: consilience {name}" in invoke(name, "--help").output
         assert name in invoke("--help").output
+
+
+def flat(text):
+    return " ".join(text.replace("│", " ").split())
 
 
 @pytest.mark.parametrize(

@@ -170,6 +170,16 @@ def test_plot_draws_every_agent_and_edge(network, tmp_path):
     ax.figure.savefig(tmp_path / "network.png")
 
 
+@pytest.mark.parametrize("network", [cs.Network.complete(1), cs.Network.complete(2), cs.Network.path(5)], ids=repr)
+def test_agents_on_one_line_have_a_picture_with_height_and_width(network):
+    ax = network.plot()
+    ax.figure.draw_without_rendering()
+    area = ax.get_window_extent()
+    assert min(area.width, area.height) > 0.4 * max(area.width, area.height)
+    assert min(np.ptp(ax.get_xlim()), np.ptp(ax.get_ylim())) > 0.4
+    assert not any(artist.get_clip_on() for artist in (*ax.collections, *ax.texts))
+
+
 def swapped(i, j, value):
     W = (np.eye(5) + RING5) / 3
     W[i, j] += value

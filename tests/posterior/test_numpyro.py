@@ -1,5 +1,6 @@
 """NumPyro models: the density is NumPyro's, no data is in what is compiled, and what cannot work says so."""
 
+import re
 import sys
 
 import jax
@@ -9,6 +10,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from numpyro.contrib.control_flow import scan
+from numpyro.distributions.util import vec_to_tril_matrix
 from numpyro.handlers import mask, reparam, scale
 from numpyro.infer.reparam import LocScaleReparam
 from numpyro.infer.util import log_likelihood, potential_energy
@@ -105,6 +107,24 @@ def known_noise(batch):
         numpyro.sample("y", dist.Normal(mu, batch["sd"]), obs=batch["y"])
 
 
+def correlated(batch):
+    """A correlation matrix, whose transform fills a triangle."""
+    corr = numpyro.sample("corr", dist.LKJ(3, 2.0))
+    with rows(batch):
+        numpyro.sample("x", dist.MultivariateNormal(jnp.zeros(3), corr), obs=batch["x"])
+
+
+def triangular(batch):
+    """Triangles that the model fills itself, and a latent one."""
+    low = numpyro.sample("low", dist.Normal(0, 1).expand([3]).to_event(1))
+    scale_tril = numpyro.sample("tril", dist.ImproperUniform(dist.constraints.lower_cholesky, (), (2, 2)))
+    numpyro.factor("keeps it proper", -0.5 * jnp.sum(scale_tril**2))
+    theta = vec_to_tril_matrix(low, diagonal=-1)[2]
+    with rows(batch):
+        numpyro.sample("y", dist.Normal(theta[batch["label"]], 1.0), obs=batch["y"])
+        numpyro.sample("pair", dist.MultivariateNormal(0.0, scale_tril=scale_tril), obs=batch["pair"])
+
+
 decentered = reparam(hierarchical, config={"theta": LocScaleReparam(0)})
 MODELS = {
     "hierarchical": hierarchical,
@@ -115,6 +135,8 @@ MODELS = {
     "without plates": without_plates,
     "known noise": known_noise,
     "decentered": decentered,
+    "correlated": correlated,
+    "triangular": triangular,
 }
 POSTERIORS = {name: cs.Posterior.from_numpyro(model) for name, model in MODELS.items()}
 
@@ -369,6 +391,57 @@ def test_an_agent_s_impossible_rows_are_refused(name, column, value, message):
         posterior.check_data(2, params, changed(2, column, 4, value))
 
 
+COUPLED = {
+    "centred": lambda b, m: m * (b["x"][:, 0] - b["x"][:, 0].mean()),
+    "scaled": lambda b, m: m * b["y"] / b["y"].std(),
+    "lagged and masked": lambda b, m: m * jnp.where(b["seen"], b["y"] - jnp.roll(b["y"], 1), 0),
+    "group sizes": lambda b, m: m * jnp.bincount(b["group"], length=4)[b["group"]],
+    "share": lambda b, m: m * b["seen"].mean(),
+    "number of rows": lambda b, m: m * len(b["y"]),
+}
+
+
+@pytest.mark.parametrize("coupling", COUPLED.values(), ids=COUPLED)
+def test_rows_that_are_not_apart_are_seen_in_one_row_as_in_many_and_each_time(coupling):
+    posterior = cs.Posterior.from_numpyro(bad(coupling), init={"mu": 0.0})
+    for batch in (jax.tree.map(lambda leaf: leaf[:1], DATA), DATA):
+        with pytest.raises(ValueError, match="depends on the other rows of its batch"):
+            posterior.bind(batch)
+
+
+@pytest.mark.parametrize("name", ["constrained", "correlated", "triangular"])
+def test_triangles_are_no_fault_of_a_row(name):
+    posterior = POSTERIORS[name].bind(SHARDS[0])
+    posterior.check_data(2, start(posterior, 0), SHARDS[2])
+
+
+def test_a_row_s_own_index_is_told_from_one_that_a_dummy_row_leads_to():
+    def shifted(batch):
+        theta = numpyro.sample("theta", dist.Normal(0, 1).expand([4]).to_event(1))
+        with rows(batch):
+            numpyro.sample("y", dist.Normal(theta[batch["group"] - 10], 1.0), obs=batch["y"])
+
+    posterior = cs.Posterior.from_numpyro(shifted).bind(SHARDS[0])
+    shard = {**SHARDS[0], "group": np.array([10, 13], np.int32)}
+    posterior.check_data(0, start(posterior, 0), shard)
+    with pytest.raises(ValueError, match=r"row 1 leads .* index 4 .*jnp\.clip\(index, 0, len\(theta\) - 1\)"):
+        posterior.check_data(0, start(posterior, 0), {**shard, "group": np.array([10, 14], np.int32)})
+
+
+def test_a_correlation_matrix_is_sampled():
+    sampled = cs.sample(
+        POSTERIORS["correlated"],
+        SHARDS,
+        cs.Network.ring(3),
+        cs.mala(step_size=0.01),
+        num_samples=5,
+        progress=False,
+    )
+    corr = sampled.draws["corr"]
+    assert corr.shape == (3, 1, 5, 3, 3)
+    np.testing.assert_allclose(np.diagonal(corr, axis1=-2, axis2=-1), 1, rtol=1e-5)
+
+
 def test_what_is_masked_may_be_anything():
     posterior = POSTERIORS["handled"].bind(SHARDS[0])
     assert not SHARDS[2]["seen"][1]
@@ -386,6 +459,32 @@ def test_what_is_masked_may_be_anything():
 def test_bad_starts_are_refused(init, message):
     with pytest.raises(ValueError, match=message):
         cs.Posterior.from_numpyro(hierarchical, init=init).bind(SHARDS[0])
+
+
+def test_columns_as_arguments_are_told_from_the_error():
+    def of_columns(x, y=None, width=1.0):
+        w = numpyro.sample("w", dist.Normal(0, 1))
+        numpyro.sample("y", dist.Normal(w * x[:, 0], width), obs=y)
+
+    def of_a_dict(likelihood):
+        def model(x, y=None):
+            w = numpyro.sample("w", dist.Normal(0, 1))
+            numpyro.sample("y", likelihood(w, x["x"][:, 0]), obs=y)
+
+        return model
+
+    hint = 'For model(x, y) write cs.Posterior.from_numpyro(lambda batch: model(batch["x"], batch["y"])).'
+    with pytest.raises(TypeError) as failed:
+        cs.Posterior.from_numpyro(of_columns).bind(SHARDS[0])
+    assert hint in "".join(failed.value.__notes__)
+    for likelihood in (
+        lambda w, x: dist.Normal(w * x, 1.0),
+        lambda w, x: dist.Normal(w, 1.0),
+        lambda w, x: dist.Bernoulli(logits=w * x),
+    ):
+        with pytest.raises(ValueError, match=re.escape(hint)):
+            cs.Posterior.from_numpyro(of_a_dict(likelihood)).bind(SHARDS[0])
+    cs.Posterior.from_numpyro(lambda batch: of_columns(batch["x"], batch["y"])).bind(SHARDS[0])
 
 
 def test_without_numpyro_the_extra_is_named(monkeypatch):

@@ -85,6 +85,12 @@ REFUSED = {
     "other names": (CLASSIFIER, TABLE, {"a": X, "b": X}, r"the data have 'a', 'b', and no 'y'"),
     "one array": (REGRESSOR, LINE, X, r"the data are a ndarray; write a dict"),
     "one logit": (CLASSIFIER, LINE, LABELS, r"logits \(rows, classes\); for 8 rows it gave shape \(8,\)\. For two"),
+    "a column of logits": (
+        CLASSIFIER,
+        {"w": TABLE["w"][:, :1], "b": np.float32(0)},
+        labels(),
+        r"it gave shape \(8, 1\)\. For two classes write jnp\.concatenate\(\[0 \* z, z\], axis=1\)",
+    ),
     "a table of means": (REGRESSOR, TABLE, NUMBERS, r"one number a row; for 8 rows it gave shape \(8, 4\)"),
 }
 

@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -106,6 +107,15 @@ def test_figures_follow_light_and_dark(browser, pages):
     assert inks["light"][0] == "rgb(255, 255, 255)"
     assert inks["light"][0] != inks["dark"][0]
     assert inks["light"][1] != inks["dark"][1]
+
+
+def test_a_long_name_leaves_the_numbers_on_the_page(browser, tmp_path):
+    run = regression()
+    long = replace(run, layout=replace(run.layout, names=("a" * 120,)))
+    page = opened(browser, report([long], tmp_path / "long.html").as_uri(), WIDTHS["desk"], "light")
+    hidden = page.eval_on_selector_all(".scroll", "all => all.filter(e => e.scrollWidth > e.clientWidth).length")
+    assert hidden == 0
+    page.close()
 
 
 def test_on_paper_the_page_is_light_and_fits(browser, pages):

@@ -7,11 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
+from matplotlib.text import Annotation
 
 import consilience as cs
+from consilience.report.notes import NETWORK_HEIGHT, annotate
 from consilience.report.numbers import count, fixed, listed, number, percent
 from consilience.report.page import report
+from consilience.report.predictions import _wide_enough
 from consilience.report.style import SERIES, THEME
+from consilience.report.svg import WIDTH
 from consilience.results import Run
 
 from .runs import classified, regression, with_draws
@@ -72,7 +77,7 @@ def test_a_page_has_all_sections_in_order(one):
         "Network",
         "Parameters",
         "Chains",
-        "Marginals per agent",
+        "Marginals",
         "Agreement and acceptance over time",
         "Cost",
         "Predictions",
@@ -119,7 +124,7 @@ def test_several_runs_come_side_by_side_first_and_names_are_escaped(two):
     assert outline.text["h2"] == ["Side by side", "exact", "<b>biased & odd</b>"]
     assert "<b>" not in two
     assert "Biased by design. " in outline.text["strong"]
-    assert two.index("biased by design") < two.index("Network</h3>"), "the bias is beside the verdict"
+    assert two.index("Biased by design") < two.rindex("Network</h3>"), "the bias is beside the verdict"
 
 
 def test_the_page_fetches_nothing(two):
@@ -188,7 +193,7 @@ def test_many_agents_are_folded_and_some_of_them_drawn(tmp_path):
     assert "<summary>The 64 agents, one by one</summary>" in page
     assert "Of 64 agents, 8, evenly spaced, are drawn." in page
     assert "<li><svg" in page
-    assert "agent 63</th>" in page
+    assert "agent 63</div></th>" in page
 
 
 def test_predictions_that_are_not_numbers_are_said_to_be_none(tmp_path):
@@ -207,7 +212,78 @@ def test_runs_of_other_models_are_not_overlaid(tmp_path):
     page = page_of(
         [with_draws(np.ones((3, 2, 4, 3))), replace(classified()["exact"], kept=np.ones((3, 2, 1, 9)))], tmp_path
     )
-    assert "The runs have no parameter of the same name" in page
+    assert "No two of the runs have a parameter of the same name" in page
+
+
+def test_a_run_of_another_model_leaves_the_others_compared(tmp_path):
+    draws = np.random.default_rng(0).standard_normal((50, 2, 4, 3))
+    run = with_draws(draws)
+    other = replace(run, layout=replace(run.layout, names=("q",)))
+    page = page_of({"one": run, "two": with_draws(2 * draws), "other": other, "short": with_draws(draws[:2])}, tmp_path)
+    assert "These 3 parameters are all that are in at least two of the 4 runs." in page
+    assert "params[0] (in 3 of 4 runs)" in page
+    assert "Marginals of params[0], 2 curves" in page
+    assert "Runs of fewer than 20 draws have no curve." in page
+    assert "or has not mixed: see R-hat" in page
+
+
+def test_the_table_of_runs_lists_what_is_grave(tmp_path):
+    draws = np.random.default_rng(0).standard_normal((50, 2, 4, 3))
+    run = with_draws(draws + 9 * np.arange(2)[:, None, None])
+    page = page_of([run, run], tmp_path)
+    grave = [finding for finding in run.summary().findings if finding.is_grave]
+    assert len(grave) > 1
+    assert f"<td>{', '.join(finding.short for finding in grave)}</td>" in page
+    assert page.count(grave[0].sentence) == 2, "once a run"
+    assert 'class="verdict careful"' in page
+
+
+def test_agents_that_hold_the_same_draws_have_one_column_of_scores(one, two):
+    assert '<th scope="col">score</th><th scope="col">value</th></tr>' in one
+    assert "Marginals per agent" not in one
+    assert '<th scope="col">Brier</th>' not in one, "it is the same for all agents"
+    assert '<th scope="col">unseen NLL</th>' in one, "it is not"
+    assert '<th scope="col">lowest</th>' in two
+    assert "OOD AUROC is the probability" in one
+
+
+def test_iterations_are_counted_once(tmp_path):
+    run = classified()["exact"]
+    stats = run.raw_stats | {"is_divergent": np.zeros((120, 2, 1), bool)}
+    page = page_of([replace(run, raw_stats=stats)], tmp_path)
+    assert "Of 240 iterations behind the kept draws, 0 diverged" in page
+
+
+def test_an_axis_on_which_accuracy_settles_is_not_too_narrow():
+    for rows, span in ((1000, 0.05), (20, 0.5)):
+        low, high = _wide_enough("Accuracy", np.array([[0.99], [1.0]]), rows)
+        assert high - low == pytest.approx(span)
+        assert low < 0.99 < 1 < high
+    low, high = _wide_enough("RMSE", np.array([[100.0], [100.1]]), 10)
+    assert high - low > 5
+
+
+@pytest.mark.parametrize(
+    "network", [cs.Network.complete(2), cs.Network.path(5), cs.Network.star(8), cs.Network.path(8)], ids=repr
+)
+def test_notes_cover_neither_agents_nor_each_other(network):
+    notes = ["1,000 rows\n0, 1, 2, … (5)"] * network.size
+    ax = network.plot(Figure(figsize=(WIDTH, NETWORK_HEIGHT), layout="constrained").add_subplot())
+    ax.set_title("")
+    is_written = annotate(ax, network.edges, notes)
+    assert is_written == (network.name != "path of 8"), "its agents would stand too close"
+    ax.figure.draw_without_rendering()
+    written = [text.get_window_extent() for text in ax.texts if isinstance(text, Annotation)]
+    discs = ax.transData.transform(ax.collections[-1].get_offsets()) if is_written else []
+    radius = 10 * ax.figure.dpi / 72
+    for k, note in enumerate(written):
+        assert not any(note.overlaps(other) for other in written[:k])
+        for x, y in discs:
+            assert np.hypot(max(note.x0 - x, 0, x - note.x1), max(note.y0 - y, 0, y - note.y1)) > radius
+        assert note.x0 >= 0
+        assert note.x1 <= ax.figure.bbox.x1
+        assert note.y0 >= 0
+        assert note.y1 <= ax.figure.bbox.y1
 
 
 def test_names_with_markup_or_mathematics_are_shown_as_they_are(tmp_path):

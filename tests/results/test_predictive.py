@@ -394,7 +394,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("options", "what"),
         [
-            ({"task": None}, r"neither the call nor the run's posterior has a task.*task=cs.Classification\("),
+            ({"task": None}, r"the run was loaded without its model\. Write cs\.load\(path, posterior="),
             ({"task": SOFTMAX.probabilities}, r"task is a function; write task=cs.Classification"),
             ({"ood": inputs()[:, :2]}, r"ood: a row of its inputs has shape \(2,\), and one of the test set \(4,\)"),
             ({"ood": inputs(0)}, "ood has no rows"),
@@ -406,7 +406,7 @@ class TestRefusals:
             ({"task": Classification(lambda params, x: x[:, 0])}, r"has \(50,\)\. For two classes write jnp.stack"),
             (
                 {"task": Classification(lambda p, x: x @ p["v"])},
-                r"cannot be computed from the run's b, w: KeyError: 'v'",
+                r"cannot be computed from what was kept, b, w: KeyError: 'v'",
             ),
             ({"task": LINEAR, "ood": inputs()}, "ood is for classes"),
         ],

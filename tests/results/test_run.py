@@ -92,7 +92,7 @@ def test_an_exact_sampler_has_no_bias_warning_and_one_chain_is_mentioned():
     )
     warnings = run.summary().warnings
     assert not any("bias" in w for w in warnings)
-    assert any("one chain" in w for w in warnings)
+    assert any("One chain" in w for w in warnings)
     assert run.consensus_error == 0
 
 
@@ -101,7 +101,7 @@ def test_a_chain_that_never_moved_is_not_called_perfect(run):
     draws[1, 2] = 0.5
     summary = synthetic(draws, run).summary()
     assert np.isnan(summary.columns["ess_bulk"]).all()
-    assert "1 of 12 chains never moved: no proposal was taken. Use smaller steps." in summary.warnings
+    assert "1 of 12 chains never moved." in summary.warnings
     assert not any("never moved" in text for text in synthetic(draws, run).summary(agent=0).warnings)
 
 
@@ -115,7 +115,7 @@ def test_diagnostics_of_many_parameters_are_taken_of_some_and_it_is_said(run):
 
 def test_a_run_of_three_draws_has_no_diagnostics_and_says_so(run):
     summary = synthetic(np.random.default_rng(0).standard_normal((4, 3, 3, 3)), run).summary()
-    assert any("fewer than 4 draws" in text for text in summary.warnings)
+    assert any("too few to say anything" in text for text in summary.warnings)
     assert "nan" in str(summary)
 
 

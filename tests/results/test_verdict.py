@@ -42,6 +42,9 @@ def test_chains_that_do_not():
     apart[:, 1, :, 2] += 1
     text = said(made_up(apart))
     assert text.startswith("4 chains do not agree: 1 of 3 parameters has R-hat above 1.01 (worst w[2], 1.")
+    apart[:, 1, :, 2] -= 0.6
+    text = said(made_up(apart))  # not by much: only the number is given
+    assert text.startswith("1 of 3 parameters has R-hat above 1.01 (worst w[2], 1.0")
     assert "run longer or reparametrise" in text
     assert "chains agree" not in text
 
@@ -57,29 +60,52 @@ def test_one_chain_is_not_said_to_have_found_everything():
     assert text.startswith("One chain: whether it has found all of the posterior cannot be told from it.")
     assert "agree" not in text
     assert "effective draws" in text
+    text = said(made_up(np.cumsum(independent(chains=1), axis=0)))
+    assert "with fewer than 100, means and intervals are rough: run longer." in text
 
 
 def test_of_draws_that_are_no_numbers_nothing_else_is_said():
     bad = independent()
     bad[500, 2, 0, 1] = np.nan
-    assert said(made_up(bad)) == "The sampler diverged: not all draws are finite numbers, and none should be used."
+    assert said(made_up(bad)).startswith("Not all draws are finite numbers")
+    assert said(made_up(bad)).endswith("None of them should be used.")
+    figures = made_up(independent(), acceptance_rate=np.full((1000, 4, 1), np.nan))
+    assert "figures are not finite although all draws are" in said(figures)
 
 
 def test_a_chain_that_never_moved_comes_first():
     stuck = independent()
     stuck[:, 3] = 0.5
     text = said(made_up(stuck))
-    assert text.startswith("1 chain never moved: no proposal was taken.")
+    assert text.startswith("1 of 4 chains never moved. ") or text == "1 of 4 chains never moved."
     assert "agree" not in text
+    text = said(made_up(0 * stuck, is_accepted=np.zeros((1000, 4, 1))))
+    assert text == "4 of 4 chains never moved: no proposal was taken. Use smaller steps."
+
+
+def test_what_never_varies_is_not_counted_among_what_was_not_looked_at():
+    draws = independent()
+    draws[..., 1] = 2
+    assert said(made_up(draws)).startswith("4 chains agree on all 2 parameters that vary: R-hat at most 1.00")
+
+
+def test_without_draws_what_is_known_is_said_all_the_same():
+    figures = {"is_divergent": np.ones((60, 2, 1)), "redone": np.zeros((60, 2, 1))}
+    run = made_up(np.zeros((60, 2, 1, 1)), cs.nuts(), **figures)
+    run = replace(run, kept=run.kept[..., :0], layout=cs.sampling.Layout(None, (), (), ()))
+    text = said(run)
+    assert text.startswith("No parameters were kept")
+    assert "120 iterations diverged" in text
 
 
 def test_three_draws_say_nothing():
     assert said(made_up(independent(draws=3))) == "3 draws a chain are too few to say anything."
+    assert said(made_up(independent(draws=1))) == "1 draw a chain is too few to say anything."
 
 
 def test_parameters_that_were_not_looked_at_are_not_vouched_for():
     text = said(made_up(independent()), diagnosed=2)
-    assert text.startswith("4 chains agree on the 2 of 3 parameters looked at: R-hat at most 1.00")
+    assert text.startswith("4 chains agree on the 2 of 3 parameters that were looked at: R-hat at most 1.00")
 
 
 def test_an_unfinished_run_says_so_first():
@@ -98,7 +124,7 @@ def test_divergences_and_slow_energies():
     expected = (np.diff(energy[:, :, 0], axis=0) ** 2).mean(axis=0) / energy[:, :, 0].var(axis=0)
     np.testing.assert_allclose(run.summary().e_bfmi, expected, rtol=0.01)
     assert f"E-BFMI is {expected.min():.2f} in the worst chain, below 0.3" in text
-    assert "All agents hold the same chain." in text
+    assert "All agents hold the same chains." in text
     assert "E-BFMI" not in said(replace(run, thin=2))  # averaged energies say nothing
 
 
@@ -110,6 +136,25 @@ def test_how_far_agents_are_apart_and_that_a_sampler_is_biased():
     assert text.endswith("The sampler does not sample the posterior exactly, which none of these figures can show.")
     text = said(made_up(common + 0.5 * independent(copies=4), cs.published(0.1)))
     assert "That is far: what one agent says is not what another does." in text
+
+
+def test_agents_with_draws_of_their_own_are_one_sd_apart_however_many_they_are():
+    draws = RANDOM.standard_normal((500, 2, 64, 3))
+    layout = cs.sampling.Layout.of({"w": np.zeros(3, np.float32)})
+    run = Run(draws, {}, layout, cs.dmala(), cs.Network.ring(64), 1, 1, Traffic(), 1.0)
+    assert run.consensus_error == pytest.approx(np.sqrt(1 - 1 / 64), rel=0.02)
+    draws[..., 1] = 3.0  # which tells nothing
+    assert replace(run, kept=draws).consensus_error == pytest.approx(np.sqrt(1 - 1 / 64), rel=0.02)
+    assert np.isnan(replace(run, kept=draws[:0]).consensus_error)
+
+
+def test_what_is_grave_is_a_warning_and_has_a_short_name():
+    common = np.repeat(independent(copies=1), 4, axis=2)
+    summary = made_up(common + 0.5 * independent(copies=4), cs.published(0.1)).summary()
+    grave = [finding.short for finding in summary.findings if finding.is_grave]
+    assert grave == ["agents 0.38 sd apart", "biased"] or grave[-1] == "biased"
+    assert all(f.sentence in summary.warnings for f in summary.findings if f.is_grave)
+    assert summary.warnings[0].startswith("biased by design: ")
 
 
 @pytest.mark.parametrize("sampler", [cs.nuts(), cs.dmala()], ids=["nuts", "dmala"])

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
+import jax
 import numpy as np
 
 from .ending import choose_from, no_file
@@ -25,11 +26,13 @@ class Columns:
     Attributes:
       path: of the file.
       columns: one value a row each.
+      lines: of the file, one a row, where it has lines.
       arrays: the file has arrays of any shape, .npz, and not the columns of a table.
     """
 
     path: Path
     columns: Mapping[str, np.ndarray]
+    lines: Sequence[int] | None = None
     arrays: bool = False
 
     @property
@@ -48,30 +51,40 @@ class Columns:
             raise ValueError(f"{self.path}, {self._line(row)}: {name} is empty. Fill it in, or drop the row.")
         return values
 
-    def numbers(self, name: str) -> np.ndarray:
-        """A column as real numbers; refused where one is missing or is none."""
-        values = np.array([self._number(name, row, value) for row, value in enumerate(self[name].tolist())])
+    def numbers(self, name: str, is_target: bool = False) -> np.ndarray:
+        """A column as finite numbers; refused where one is missing or is none."""
+        given = self[name].tolist()
+        values = np.array([self._number(name, row, value, is_target) for row, value in enumerate(given)])
         missing = np.flatnonzero(np.isnan(values))
         if len(missing):
+            fix = "Drop those rows." if is_target else f"Drop or impute them, or leave {name} out."
             raise ValueError(
                 f"{self.path}: {name} is missing (NaN) in {len(missing)} of {len(values)} rows, the first is "
-                f"{self._line(missing[0])}. Drop or impute them, or leave {name} out."
+                f"{self._line(missing[0])}. {fix}"
             )
+        dtype = jax.dtypes.canonicalize_dtype(float)
+        with np.errstate(over="ignore"):
+            held = np.isfinite(values.astype(dtype))
+        for row in np.flatnonzero(~held)[:1]:
+            large = np.isfinite(values[row])
+            why = f"which {dtype} cannot hold" if large else "and a finite number is needed"
+            fix = "Correct it, or write x64 = true in [run]." if large else "Correct it, or drop the row."
+            raise ValueError(f"{self.path}, {self._line(row)}: {name} is {given[row]}, {why}. {fix}")
         return values
 
-    def _number(self, name: str, row: int, value: Any) -> float:
+    def _number(self, name: str, row: int, value: Any, is_target: bool) -> float:
         if value is None or (isinstance(value, str) and value.strip().lower() in MISSING):
             return math.nan
         try:
             return float(value)
         except (TypeError, ValueError):
+            fix = "number the classes 0, 1, ..." if is_target else f"leave {name} out."
             raise ValueError(
-                f"{self.path}, {self._line(row)}: {name} is {value!r}, and a number is needed. Correct it, or leave "
-                f"{name} out."
+                f"{self.path}, {self._line(row)}: {name} is {value!r}, and a number is needed. Correct it, or {fix}"
             ) from None
 
     def _line(self, row: int) -> str:
-        return f"line {row + 2}" if self.path.suffix == ".csv" else f"row {row}"
+        return f"row {row}" if self.lines is None else f"line {self.lines[row]}"
 
 
 def read_columns(path: Path) -> Columns:
@@ -79,34 +92,36 @@ def read_columns(path: Path) -> Columns:
     if path.suffix not in READERS:
         raise ValueError(f"{path}: {path.suffix or 'no'} files are not read; {', '.join(READERS)} are. Use a loader.")
     if not path.is_file():
-        raise no_file(path)
+        raise no_file(path, path.suffix)
     try:
-        columns = READERS[path.suffix](path)
-    except (ValueError, OSError, BadZipFile) as error:
+        found = READERS[path.suffix](path)
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not text in UTF-8: save it as UTF-8.") from None
+    except (ValueError, OSError, BadZipFile, csv.Error) as error:
         raise ValueError(f"{path} cannot be read: {error}") from None
-    if not columns or not all(len(np.atleast_1d(values)) for values in columns.values()):
+    if not found.columns or not all(len(np.atleast_1d(values)) for values in found.columns.values()):
         raise ValueError(f"{path} has no rows.")
-    return Columns(path, columns, arrays=path.suffix == ".npz")
+    return found
 
 
-def _csv(path: Path) -> dict[str, np.ndarray]:
+def _csv(path: Path) -> Columns:
     with path.open(newline="", encoding="utf-8-sig") as file:
-        header = file.readline()
+        header = next((line for line in file if line.strip()), "")
         file.seek(0)
-        lines = list(csv.reader(file, delimiter=max(SEPARATORS, key=header.count)))
-    while lines and not lines[-1]:
-        lines.pop()
-    names = [name.strip() for name in lines[0]] if lines else []
-    for number, line in enumerate(lines, start=1):
+        reader = csv.reader(file, delimiter=max(SEPARATORS, key=header.count))
+        lines = [(reader.line_num, line) for line in reader if len(line) > 1 or "".join(line).strip()]
+    names = [name.strip() for name in lines[0][1]] if lines else []
+    for number, line in lines:
         if len(line) != len(names):
             raise ValueError(f"line {number} has {len(line)} values, and the first line names {len(names)}.")
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"two columns are called {name!r}. Rename one.")
-    return {name: np.array([line[k] for line in lines[1:]], dtype=object) for k, name in enumerate(names)}
+    columns = {name: np.array([line[k] for _, line in lines[1:]], dtype=object) for k, name in enumerate(names)}
+    return Columns(path, columns, lines=[number for number, _ in lines[1:]])
 
 
-def _parquet(path: Path) -> dict[str, np.ndarray]:
+def _parquet(path: Path) -> Columns:
     try:
         from pyarrow.parquet import read_table  # type: ignore[import-untyped]
     except ModuleNotFoundError:
@@ -114,12 +129,12 @@ def _parquet(path: Path) -> dict[str, np.ndarray]:
             "reading .parquet needs pyarrow, which is not installed: pip install pyarrow"
         ) from None
     table = read_table(path)
-    return {name: np.array(table.column(name).to_pylist(), dtype=object) for name in table.column_names}
+    return Columns(path, {name: np.array(table.column(name).to_pylist(), dtype=object) for name in table.column_names})
 
 
-def _npz(path: Path) -> dict[str, np.ndarray]:
+def _npz(path: Path) -> Columns:
     with np.load(path) as arrays:
-        return dict(arrays)
+        return Columns(path, dict(arrays), arrays=True)
 
 
 READERS = {".csv": _csv, ".parquet": _parquet, ".npz": _npz}

@@ -35,16 +35,21 @@ where you are.
 from __future__ import annotations
 
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, TypeVar
 
+from .._checks import whole_number
+from ..sampling import MOST_SEED
 from .ending import choose_from
 from .toml import apply_change, read_toml
 
 T = TypeVar("T")
+
+FREE = ("run.num_samples", "run.out", "report.file", "report.title")  # to differ when a run is gone on with
+LONGEST = 60  # characters of a value in a message
 
 
 @dataclass(frozen=True)
@@ -187,6 +192,7 @@ def check_config(path: Path, tables: Mapping[str, Any]) -> Config:
         **{name: _table(name, form, tables.get(name, {})) for name, form in TABLES.items()},
     )
     _check_choices(config, tables)
+    _check_ranges(config)
     return config
 
 
@@ -201,12 +207,31 @@ def _check_choices(config: Config, tables: Mapping[str, Any]) -> None:
         raise ValueError(f"[data] test_fraction = {data.test_fraction}: it must be between 0 and 1. Write 0.2.")
     if data.agent is not None and "split" in tables:
         raise ValueError("[data] agent says whose each row is, and [split] deals them out anew: leave one out.")
+    if data.features == []:
+        raise ValueError(
+            "[data] features = []: at least one column is needed. Leave features out for all but target and agent."
+        )
     table = data.file is not None and not data.file.endswith(".npz")
     for name in ("features", "target", "test"):
         if getattr(data, name) is not None and not (table or (name == "test" and data.file)):
             raise ValueError(f"[data] {name} is for tables, .csv and .parquet: leave it out.")
     if data.arguments and data.loader is None:
         raise ValueError("[data] arguments are for a loader: leave them out.")
+
+
+def _check_ranges(config: Config) -> None:
+    """Refuse numbers out of range now: whoever takes them sees them only once the data are loaded."""
+    for table, key, least, most in (
+        ("run", "num_samples", 1, None),
+        ("run", "num_warmup", 0, None),
+        ("run", "num_chains", 1, None),
+        ("run", "thin", 1, None),
+        ("run", "seed", 0, MOST_SEED),
+        ("network", "seed", 0, MOST_SEED),
+        ("split", "seed", 0, None),
+        ("data", "test_seed", 0, None),
+    ):
+        whole_number(f"[{table}] {key}", getattr(getattr(config, table), key), least, most)
 
 
 def _exactly_one(table: str, **choices: str | None) -> None:
@@ -245,6 +270,33 @@ def _is(value: Any, kind: Any) -> bool:
     if kind is float:
         return isinstance(value, int | float) and not isinstance(value, bool)
     return isinstance(value, typing.get_origin(kind) or kind) and (kind is bool or not isinstance(value, bool))
+
+
+def differences(there: Config, here: Config) -> list[str]:
+    """The keys that make another run `here` than `there`, as lines of a message."""
+    old, new = ({name: _shown(value) for name, value in _flat(_effective(config))} for config in (there, here))
+    return [
+        f"{name}: {_cut(old.get(name))} there, {_cut(new.get(name))} here"
+        for name in {**old, **new}
+        if name not in FREE and old.get(name) != new.get(name)
+    ]
+
+
+def _effective(config: Config) -> dict[str, Any]:
+    tables = config.to_toml(str(config.folder.resolve()))
+    return {**tables, "sampler": {"name": "nuts", **config.sampler}}
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _cut(value: str | None) -> str:
+    return "nothing" if value is None else value if len(value) <= LONGEST else f"{value[:LONGEST]}..."
 
 
 def keys_of(form: Any) -> list[str]:

@@ -82,13 +82,21 @@ def _from_file(data: DataTable, folder: Path) -> tuple[dict[str, Batch], np.ndar
     if read["train"].arrays:
         return {part: _without(dict(columns.columns), data.agent) for part, columns in read.items()}, owner
     others = [name for name in read["train"].names if name not in (data.target, data.agent)]
-    parts = {part: {"x": _features(columns, data.features or others)} for part, columns in read.items()}
+    names = others if data.features is None else data.features
+    if not names:
+        raise ValueError(f"{read['train'].path} has no columns for features beside target and agent.")
+    parts = {part: {"x": _features(columns, names)} for part, columns in read.items()}
     if data.target is not None:
-        targets = {part: columns.numbers(data.target) for part, columns in read.items()}
-        whole = all((values == np.round(values)).all() for values in targets.values())  # then they are labels
+        targets = {part: columns.numbers(data.target, is_target=True) for part, columns in read.items()}
+        dtype = jax.dtypes.canonicalize_dtype(int if all(map(_are_labels, targets.values())) else float)
         for part, values in targets.items():
-            parts[part]["y"] = values.astype(jax.dtypes.canonicalize_dtype(int if whole else float))
+            parts[part]["y"] = values.astype(dtype)
     return parts, owner
+
+
+def _are_labels(values: np.ndarray) -> bool:
+    """Whole numbers, as int32 has them."""
+    return bool((values == np.round(values)).all() and np.abs(values).max() <= np.iinfo(np.int32).max)
 
 
 def _features(columns: Columns, names: Sequence[str]) -> np.ndarray:
@@ -134,12 +142,11 @@ def _standardized(parts: dict[str, Batch]) -> dict[str, Batch]:
         raise ValueError("[data] standardize: the data has no table x of features. Leave standardize out.")
     features = np.asarray(train["x"])
     dtype = features.dtype if features.dtype.kind == "f" else jax.dtypes.canonicalize_dtype(float)
-    mean, sd = features.mean(axis=0, dtype=float), features.std(axis=0, dtype=float)
-    for feature in np.flatnonzero(np.isnan(sd))[:1]:
-        row = np.flatnonzero(~np.isfinite(features[:, feature]))[0]
+    for row, feature in np.argwhere(~np.isfinite(features))[:1]:
         raise ValueError(
             f"[data] standardize: feature {feature} of x is {features[row, feature]} in row {row}. Drop or impute it."
         )
+    mean, sd = features.mean(axis=0, dtype=float), features.std(axis=0, dtype=float)
     for feature in np.flatnonzero(sd == 0)[:1]:
         raise ValueError(f"[data] standardize: feature {feature} of x is the same in all rows. Leave it out.")
 

@@ -15,6 +15,8 @@ from rich.table import Table
 
 from .._extras import require
 from .ending import errors_are_said
+from .output import QUIET
+from .writing import check_folder
 
 if TYPE_CHECKING:
     from ..experiments.digits import Outcome
@@ -31,7 +33,7 @@ def demo(
         bool, typer.Option("--quick", help="A hundredth of the iterations: a look, not a result.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help=QUIET)] = False,
 ) -> None:
     """Five agents on a ring, two classes of handwritten digits each, learn all ten together.
 
@@ -44,6 +46,7 @@ def demo(
     with errors_are_said():
         for module in ("sklearn", "arviz_stats", "matplotlib"):  # before the first draw, not after the last
             require(module, "demo")
+        check_folder(out, "--out DIR")
         out.mkdir(parents=True, exist_ok=True)
     from ..experiments.digits import Scale, digits
     from ..experiments.digits_figure import digits_figure
@@ -53,19 +56,24 @@ def demo(
     scale = Scale(10, 50, 25, 2, 10, 20, 10, 2) if quick else Scale()
     outcome = digits(scale, seed, progress=not quiet)
     rows = [asdict(row) for row in outcome.rows]
-    (out / RESULTS).write_text(json.dumps(rows, indent=2) + "\n")
+    (out / RESULTS).write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
     digits_figure(outcome, out / FIGURE)
     report(outcome.runs, out / REPORT, "Five agents on a ring, two digits each")
     if as_json:
         print(json.dumps(rows, indent=2))
     else:
-        _print(outcome, out, time.perf_counter() - began)
+        console = Console()
+        console.print(_table(outcome))
+        if quiet:
+            return
+        _print_notes(console, outcome)
+        seconds = time.perf_counter() - began
+        console.print(f"{out / REPORT}, {out / FIGURE} and {out / RESULTS} written, {seconds:.0f} s.")
         if quick:
             print("Far too few iterations to mean anything: leave out --quick for a result.")
 
 
-def _print(outcome: Outcome, out: Path, seconds: float) -> None:
-    console = Console()
+def _table(outcome: Outcome) -> Table:
     table = Table(
         title="Digits, five agents on a ring, two classes each",
         title_justify="left",
@@ -87,7 +95,10 @@ def _print(outcome: Outcome, out: Path, seconds: float) -> None:
             f"{row.rounds:,}",
             f"{row.megabytes:,.0f}",
         )
-    console.print(table)
+    return table
+
+
+def _print_notes(console: Console, outcome: Outcome) -> None:
     console.print(
         "Accuracy and NLL on held-out images of all ten classes, averaged over the agents. var/ref: variance of the "
         "draws over that of an exact run on pooled data, averaged over parameters; 1 is right, less is overconfident. "
@@ -97,4 +108,3 @@ def _print(outcome: Outcome, out: Path, seconds: float) -> None:
     for row in outcome.rows:
         if row.bias:
             console.print(f"[yellow]{row.sampler}[/]: {row.bias}")
-    console.print(f"{out / REPORT}, {out / FIGURE} and {out / RESULTS} written, {seconds:.0f} s.")

@@ -81,8 +81,12 @@ def choose_from(word: str, known: Sequence[str]) -> str:
     return f"Write {near}." if near else f"There are {', '.join(known)}."
 
 
-def no_file(path: Path) -> FileNotFoundError:
+def no_file(path: Path, suffix: str = "") -> FileNotFoundError:
     """That there is none, with the one that was probably meant."""
+    if path.is_dir():
+        inside = [str(file) for file in sorted(path.glob(f"*{suffix}")) if file.is_file()]
+        fix = choose_from(inside[0] if len(inside) == 1 else "", inside[:8]) if inside else ""
+        return FileNotFoundError(f"{path} is a folder, and a{suffix and ' ' + suffix} file is needed. {fix}".rstrip())
     if not path.parent.is_dir():
         return FileNotFoundError(f"there is no file {path}, nor a folder {path.parent}. You are in {Path.cwd()}.")
     near = nearest(path.name, sorted(file.name for file in path.parent.iterdir()))

@@ -15,6 +15,7 @@ from ..network import Network, Plan, network_from_spec
 from ..network.spec import EXAMPLES
 from ..network.weights import RULES
 from .ending import errors_are_said
+from .output import QUIET
 
 WIDE = 100  # columns
 
@@ -31,7 +32,7 @@ def network(
     seed: Annotated[int, typer.Option(help="Of a random network.", min=0, max=2**32 - 1)] = 0,
     tolerance: Annotated[float, typer.Option(help="What the row chebyshev leaves of disagreement.")] = 1e-6,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="The table alone, without reasons.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help=QUIET)] = False,
 ) -> None:
     """What it costs to agree on a network: rounds, messages and bytes of every method, and which one is taken.
 

@@ -11,6 +11,8 @@ import numpy as np
 
 from ..results import Run, Summary
 
+QUIET = "No progress, and nothing but the result on stdout."  # what --quiet is, in all commands
+
 
 def run_data(run: Run) -> dict[str, Any]:
     """A run's summary and scores as plain data."""

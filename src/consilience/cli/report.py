@@ -12,17 +12,19 @@ import typer
 from ..results import Run, load
 from ..results.store import RUN
 from .ending import errors_are_said, nearest
-from .output import print_json, run_data
+from .output import QUIET, print_json, run_data
+from .writing import check_page
 
 WIDTH = 98  # characters
+MADE_BY = "A run is made by: consilience run FILE.toml"
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of runs.", metavar="RUN", file_okay=False)],
+    runs: Annotated[list[Path], typer.Argument(help="Folders of runs.", metavar="RUN")],
     out: Annotated[Path, typer.Option(help="The page.")] = Path("report.html"),
     title: Annotated[str | None, typer.Option(help="Of the page.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print every run's summary and scores as JSON.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help=QUIET)] = False,
 ) -> None:
     """Write one page about one run, or about several side by side. It needs nothing but a browser.
 
@@ -32,11 +34,14 @@ def report(
         from ..report.page import report as write_page
 
         loaded = {name: _load(folder) for name, folder in zip(_names(runs), runs, strict=True)}
+        check_page(out, "--out FILE.html")
         written = write_page(loaded, out, title)
         data = {name: run_data(run) for name, run in loaded.items()} if as_json else {}
     if as_json:
         print_json({"runs": data, "report": str(written)})
-    elif not quiet:
+    elif quiet:
+        print(written)
+    else:
         for name, run in loaded.items():
             print(f"{name}: {run!r}")
             print(textwrap.indent(textwrap.fill(run.summary().verdict, WIDTH), "  "))
@@ -52,7 +57,10 @@ def _names(folders: Sequence[Path]) -> list[str]:
 def _load(folder: Path) -> Run:
     if (folder / RUN).is_file():
         return load(folder)
+    if folder.is_file():
+        fix = f"Did you mean {folder.parent}?" if (folder.parent / RUN).is_file() else MADE_BY
+        raise ValueError(f"{folder} is a file, and the folder of a run is needed. {fix}")
     there = sorted(str(path.parent) for path in folder.parent.glob(f"*/{RUN}"))
     near = nearest(str(folder), there)
     fix = f"Did you mean {near}?" if near else f"There are {', '.join(there[:8])}." if there else ""
-    raise FileNotFoundError(f"{folder} holds no run. {fix or 'A run is made by: consilience run FILE.toml'}")
+    raise FileNotFoundError(f"{folder} holds no run. {fix or MADE_BY}")

@@ -20,9 +20,10 @@ from ..results import Run
 from ..results.store import RUN
 from ..sampling import sample
 from .build import SAMPLERS, Job, build, settings_of
-from .config import TABLES, Config, keys_of, read_config
-from .ending import FAILED, INTERRUPTED, end, errors_are_said
-from .output import print_json, run_data, run_text
+from .config import TABLES, Config, differences, keys_of, read_config
+from .ending import FAILED, INTERRUPTED, MOST_LINES, end, errors_are_said
+from .output import QUIET, print_json, run_data, run_text
+from .writing import check_folder, check_page
 
 CONFIG = "config.toml"
 
@@ -55,7 +56,7 @@ def run(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
     no_report: Annotated[bool, typer.Option("--no-report", help="Do not write the page.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print summary, scores and paths as JSON.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help=QUIET)] = False,
 ) -> None:
     """Sample what a file describes, and write a report.
 
@@ -82,6 +83,8 @@ def run(
     with errors_are_said():
         config = read_config(file, changes)
         _check_folder(config.out, resume)
+        if not no_report:
+            check_page(config.page, 'file = "report.html" in [report]')
         _check_extras(not no_report)
     try:
         with _precision(config), redirect_stdout(sys.stderr):  # stdout is for the result
@@ -100,7 +103,8 @@ def run(
 
 
 def _check_folder(folder: Path, resume: bool) -> None:
-    """Refuse to start where a run already is."""
+    """Refuse to start where a run already is, or where none can be written."""
+    check_folder(folder, "--out DIR")
     if not resume and (folder / RUN).exists():
         other = next(name for k in count(2) if not (name := folder.with_name(f"{folder.name}-{k}")).exists())
         raise ValueError(
@@ -144,9 +148,24 @@ def _sample(config: Config, job: Job, resume: bool, quiet: bool) -> Run:
             resume=resume,
             progress=not quiet,
         )
+    except ValueError as refusal:
+        if resume:
+            refusal.args = (f"{refusal}{_differences(config)}",)
+        raise
     finally:
         if (config.out / RUN).exists() and not (config.out / CONFIG).exists():
             _save(config)
+
+
+def _differences(config: Config) -> str:
+    """What makes this another run than the one in the folder, by the configuration that is kept with it."""
+    kept = config.out / CONFIG
+    try:
+        lines = differences(read_config(kept), config)
+    except (OSError, ValueError):  # there is none, or none of this version's
+        return ""
+    shown = lines if len(lines) <= MOST_LINES else [*lines[:MOST_LINES], "..."]
+    return "".join([f"\n{kept} has other values:", *(f"\n  {line}" for line in shown)]) if lines else ""
 
 
 def _finish(config: Config, job: Job, done: Run, report: bool) -> dict[str, str]:
@@ -169,7 +188,8 @@ def _save(config: Config) -> None:
     folder, out, here = config.folder.resolve(), config.out.resolve(), Path.cwd()
     if folder.is_relative_to(here) and out.is_relative_to(here):  # then they are moved together
         folder = Path(os.path.relpath(folder, out))
-    (config.out / CONFIG).write_text(require("tomli_w", "cli").dumps(config.to_toml(folder.as_posix())))
+    text = require("tomli_w", "cli").dumps(config.to_toml(folder.as_posix()))
+    (config.out / CONFIG).write_text(text, encoding="utf-8")
 
 
 def _what_now(folder: Path) -> str:

@@ -13,7 +13,7 @@ from .ending import no_file
 def read_toml(path: Path) -> dict[str, Any]:
     """Its tables; refused with the line at fault."""
     if not path.is_file():
-        raise no_file(path)
+        raise no_file(path, ".toml")
     try:
         text = path.read_bytes().decode()
     except UnicodeDecodeError:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 CROWDED = 60  # above this many agents, numbers would overlap
 LARGE = 200  # above this many, the better layout takes too long
+LEAST_SHAPE = 0.5  # height over width, or width over height: agents on one line need room as well
 
 
 def plot_network(network: Network, ax: Any = None) -> Any:
@@ -36,6 +37,17 @@ def plot_network(network: Network, ax: Any = None) -> Any:
         nx.draw_networkx_labels(graph, place, ax=ax, font_color="white", font_size=9)
     ax.set_title(f"{network.name}\nβ = {network.rate_text}, diameter {network.diameter}", fontsize=10)
     ax.set_axis_off()
+    for artist in (*ax.collections, *ax.texts):
+        artist.set_clip_on(False)
+    ax.update_datalim(_room(np.array(list(place.values()))))
     ax.set_aspect("equal")
     ax.margins(0.12)
     return ax
+
+
+def _room(places: np.ndarray) -> np.ndarray:
+    """Two corners of what is drawn at least: with agents on one line, or one agent, the picture is not flat."""
+    low, high = places.min(axis=0), places.max(axis=0)
+    longest = (high - low).max()
+    half = np.maximum(high - low, LEAST_SHAPE * longest if longest > 0 else 1.0) / 2
+    return np.stack([(low + high) / 2 - half, (low + high) / 2 + half])

@@ -22,19 +22,17 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental import checkify
 from numpyro import distributions as dist
 from numpyro.handlers import seed, substitute, uncondition
 from numpyro.infer.initialization import init_to_value
 from numpyro.ops.provenance import eval_provenance
 
 from .._types import Batch, Key, Params
-from .numpyro_runs import Model, constrained, forms, log_density, prior_terms, run, traced, zeros
+from .numpyro_rows import Values, check_each_row, check_rows_apart
+from .numpyro_runs import Model, anywhere, by_columns, constrained, forms, log_density, prior_terms, run, traced, zeros
 from .numpyro_sites import Sites, read_sites
 from .posterior import Posterior
 from .tasks import Task
-
-ROWS_COMPARED = 4
 
 
 def unread(model: Model, init: Mapping[str, Any] | None, task: Task | None) -> Posterior:
@@ -44,12 +42,7 @@ def unread(model: Model, init: Mapping[str, Any] | None, task: Task | None) -> P
     try:
         inspect.signature(model).bind(None)
     except TypeError:
-        names = list(inspect.signature(model).parameters)
-        given = ", ".join(f'batch["{name}"]' for name in names)
-        raise TypeError(
-            f"model({', '.join(names)}) must take one argument, the batch. "
-            f"Write cs.Posterior.from_numpyro(lambda batch: model({given}))."
-        ) from None
+        raise TypeError(f"the model must take one argument, the batch.{by_columns(model)}") from None
     return UnreadModel(_not_yet, _not_yet, task=task, model=model, start=dict(init or {}))
 
 
@@ -65,7 +58,7 @@ class UnreadModel(Posterior):
 
     model: Model
     start: Mapping[str, Any]
-    bound: dict[Any, Posterior] = field(default_factory=dict, init=False, repr=False)
+    bound: dict[Any, ReadModel] = field(default_factory=dict, init=False, repr=False)
 
     def bind(self, batch: Batch) -> Posterior:
         leaves, structure = jax.tree.flatten(forms(batch, 1))
@@ -73,49 +66,23 @@ class UnreadModel(Posterior):
         if form not in self.bound:
             reading = Reading(self.model, read_sites(self.model, batch), zeros(batch, 2), self.start)
             reading.check_start()
-            reading.check_rows_apart(batch)
             self.bound[form] = reading.posterior(self.task)
-        return self.bound[form]
+        bound = self.bound[form]
+        check_rows_apart(bound.log_likelihood, bound.reading.points, batch)
+        return bound
 
 
 @dataclass(frozen=True, eq=False)
 class ReadModel(Posterior):
-    """A NumPyro model that is bound to the form of its data.
+    """A NumPyro model that is bound to the form of its data."""
 
-    Args:
-      observed: of a batch of one row, by site: whether its value is possible, and the value.
-    """
-
-    observed: Callable[[Params, Batch], dict[str, tuple[jax.Array, jax.Array]]]
+    reading: Reading
 
     def check_data(self, agent: int, params: Params, batch: Batch) -> None:
-        """Refuse values outside of the support of their distribution, and indices outside of what they index, which
-        would not show later: jax takes the nearest element for one that is not there.
-        """
+        """Refuse rows that the model's distributions cannot give, or that lead it to elements that are not there."""
         super().check_data(agent, params, batch)
-        rows = len(jax.tree.leaves(batch)[0])
-        # Filled up to a power of two, so that agents with unlike numbers of rows share compiled code.
-        filled = jax.tree.map(lambda leaf: np.asarray(leaf)[np.arange(1 << (rows - 1).bit_length()) % rows], batch)
-        error, sites = _row_by_row(self.observed, params, filled)
-        for name, (inside, values) in sites.items():
-            for row in np.flatnonzero(~np.asarray(inside))[:1]:
-                raise ValueError(
-                    f"agent {agent}: {name!r} is {np.asarray(values)[row]} in row {row}, which its distribution cannot "
-                    f"give. Correct the row, or observe {name!r} with a distribution that can."
-                )
-        message = error.get()
-        if message is not None:
-            where, _, what = message.partition(": ")
-            raise ValueError(
-                f"agent {agent}: row {where.split()[-1]} leads the model to an element that is not there, "
-                f"{what.splitlines()[0]} Correct the row, or make the plate as large as all agents' groups are many."
-            )
-
-
-@jax.jit(static_argnums=0)
-def _row_by_row(observed: Callable[[Params, Batch], Any], params: Params, batch: Batch) -> Any:
-    checked = checkify.checkify(observed, errors=checkify.index_checks)
-    return jax.vmap(lambda row: checked(params, jax.tree.map(lambda leaf: leaf[None], row)))(batch)
+        reading = self.reading
+        check_each_row(agent, reading.values, reading.observed, params, batch, reading.dummy)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +94,7 @@ class Reading:
     dummy: Batch
     start: Mapping[str, Any]
 
-    def posterior(self, task: Task | None) -> Posterior:
+    def posterior(self, task: Task | None) -> ReadModel:
         return ReadModel(
             self.log_prior,
             self.log_likelihood,
@@ -137,14 +104,14 @@ class Reading:
             task=task,
             dims=self.sites.dims,
             init=self.init,
-            observed=self.observed,
+            reading=self,
         )
 
     def log_prior(self, params: Params) -> jax.Array:
         return reduce(add, prior_terms(self.model, params, self.dummy, self.sites.prior_factors).values())
 
     def log_likelihood(self, params: Params, batch: Batch) -> jax.Array:
-        sites = run(self.model, self._values(params), batch)
+        sites = run(self.model, self.values(params), batch)
         terms = [jnp.moveaxis(log_density(sites[name]), axis, 0) for name, axis in self.sites.row_axes.items()]
         return reduce(add, [term.reshape(len(term), -1).sum(axis=1) for term in terms])
 
@@ -160,8 +127,13 @@ class Reading:
     def init(self, key: Key) -> Params:
         return self.unconstrain({name: site["value"] for name, site in self._started(key).items()})
 
-    def observed(self, params: Params, batch: Batch) -> dict[str, tuple[jax.Array, jax.Array]]:
-        sites = run(self.model, self._values(params), batch)
+    def values(self, params: Params) -> Values:
+        """The latent variables, constrained."""
+        return constrained(self.model, params, self.dummy)
+
+    def observed(self, values: Values, batch: Batch) -> dict[str, tuple[jax.Array, jax.Array]]:
+        """Of a batch of one row, by site: whether its value is possible, and the value."""
+        sites = run(self.model, values, batch)
         bounded = {name: (sites[name]["fn"].support, jnp.asarray(sites[name]["value"])) for name in self.sites.bounded}
         return {name: (jnp.all(support(value)), value.squeeze()) for name, (support, value) in bounded.items()}
 
@@ -196,9 +168,14 @@ class Reading:
             shape = jnp.broadcast_shapes(fn.batch_shape, rows[: len(rows) - fn.event_dim])
             return fn.expand(shape).sample(site["kwargs"]["rng_key"])
 
-        given = seed(substitute(self.model, data=self._values(params)), key)
+        given = seed(substitute(self.model, data=self.values(params)), key)
         sites = traced(substitute(uncondition(given), substitute_fn=draw), batch)
         return {name: jnp.moveaxis(sites[name]["value"], self.sites.row_axes[name], 0) for name in self.sites.observed}
+
+    def points(self) -> Params:
+        """Two, stacked: a start, and one that ignores given values, as a zero would hide what it multiplies."""
+        one, other = jax.random.split(jax.random.key(0))
+        return jax.tree.map(lambda *leaves: jnp.stack(leaves), self.init(one), anywhere(other, self.sites.latents))
 
     def check_start(self) -> None:
         """Refuse values to start from that are not those of latent sites."""
@@ -214,31 +191,6 @@ class Reading:
             fn = sites[name]["fn"]
             if not np.all(fn.support(sites[name]["value"])):
                 raise ValueError(f"init: {name!r} is outside of its prior's support, {fn.support}: {given}.")
-
-    def check_rows_apart(self, batch: Batch) -> None:
-        """Refuse a likelihood of one row that changes with the others, told by a few rows that lie apart."""
-        rows = len(jax.tree.leaves(batch)[0])
-        some = jax.tree.map(lambda leaf: leaf[np.linspace(0, rows - 1, ROWS_COMPARED).astype(int)], batch)
-        with jax.default_matmul_precision("highest"):
-            together, apart = jax.jit(self._together_and_apart)(jax.random.key(0), some)
-        if not np.allclose(together, apart, rtol=1e-3, atol=1e-3, equal_nan=True):
-            raise ValueError(
-                "the likelihood of a row depends on the other rows of its batch, and agents would compute it from "
-                "different rows. Compute means, ranks and lags of the data before they are dealt out to the agents, "
-                "and pass them as columns of the batch."
-            )
-
-    def _together_and_apart(self, key: Key, batch: Batch) -> tuple[jax.Array, jax.Array]:
-        params = self.init(key)
-
-        def alone(row: Batch) -> jax.Array:
-            return self.log_likelihood(params, jax.tree.map(lambda leaf: leaf[None], row))[0]
-
-        return self.log_likelihood(params, batch), jax.vmap(alone)(batch)
-
-    def _values(self, params: Params) -> dict[str, Any]:
-        """The latent variables, constrained."""
-        return constrained(self.model, params, self.dummy)
 
     def _started(self, key: Key) -> dict[str, Any]:
         """The sites at a start: values that are given, and uniform ones in (-2, 2) of the unconstrained space."""

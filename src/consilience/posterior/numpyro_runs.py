@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,9 +14,24 @@ from numpyro import distributions as dist
 from numpyro.handlers import substitute, trace
 from numpyro.infer.util import constrain_fn
 
-from .._types import Batch, Params
+from .._types import Batch, Key, Params
 
 Model = Callable[[Batch], Any]
+
+
+def by_columns(model: Model) -> str:
+    """What to write where a model has a parameter for each column, y=None among them, and none for the batch."""
+    parameters = inspect.signature(model).parameters.values()
+    names = [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        and (parameter.default is parameter.empty or parameter.default is None)
+    ]
+    if len(names) < 2:
+        return ""
+    given = ", ".join(f'batch["{name}"]' for name in names)
+    return f" For model({', '.join(names)}) write cs.Posterior.from_numpyro(lambda batch: model({given}))."
 
 
 def traced(model: Model, batch: Batch) -> dict[str, Any]:
@@ -50,6 +66,15 @@ def prior_terms(model: Model, params: Params, batch: Batch, factors: list[str]) 
         jacobian = dist.biject_to(sites[name]["fn"].support).log_abs_det_jacobian(u, values[name])
         terms[name] += jnp.sum(jacobian)
     return terms
+
+
+def anywhere(key: Key, latents: Mapping[str, jax.ShapeDtypeStruct]) -> Params:
+    """Unconstrained values of the latent variables, uniform in (-2, 2)."""
+    keys = jax.random.split(key, len(latents))
+    return {
+        name: jax.random.uniform(key, form.shape, form.dtype, -2, 2)
+        for key, (name, form) in zip(keys, latents.items(), strict=True)
+    }
 
 
 def forms(batch: Batch, rows: int) -> Batch:

@@ -22,7 +22,7 @@ from numpyro.ops.provenance import eval_provenance
 
 from .._types import Batch, Params
 from .layout import RESERVED
-from .numpyro_runs import Model, constrained, forms, log_density, prior_terms, run, traced, zeros
+from .numpyro_runs import Model, anywhere, by_columns, constrained, forms, log_density, prior_terms, run, traced, zeros
 
 ALL_GROUPS = 'with numpyro.plate("groups", 12): theta = numpyro.sample("theta", ...), then theta[batch["group"]]'
 REFUSED = {
@@ -88,7 +88,7 @@ class Outline:
 def read_sites(model: Model, batch: Batch) -> Sites:
     """Sort the sites of `model`, given the form of its batches; their values are not looked at."""
     two, three = (_survey(model, forms(batch, rows)) for rows in (2, 3))
-    _refuse_forms(two, three)
+    _refuse_forms(two, three, by_columns(model))
     latents = {name: site.unconstrained for name, site in two.items() if site.kind == "latent"}
     inputs = _inputs(model, latents, forms(batch, 2))
     by_rows = _changed_by_rows(model, latents, batch)
@@ -114,7 +114,9 @@ def read_sites(model: Model, batch: Batch) -> Sites:
             )
     likelihood = [name for name in [*of_kind["observed"], *of_kind["factor"]] if name not in prior_factors]
     if not likelihood:
-        raise ValueError('the model observes nothing. Write numpyro.sample("y", ..., obs=batch["y"]).')
+        raise ValueError(
+            f'the model observes nothing. Write numpyro.sample("y", ..., obs=batch["y"]).{by_columns(model)}'
+        )
     shown = [name for name in of_kind["deterministic"] if constant(name)]
     return Sites(
         latents=latents,
@@ -135,7 +137,7 @@ def _survey(model: Model, form: Batch) -> dict[str, Outline]:
         start = substitute(seed(model, key), substitute_fn=init_to_uniform)
         found.update({name: _outline(site) for name, site in traced(start, batch).items()})
 
-    with explained(form):
+    with explained(model, form):
         jax.eval_shape(survey, jax.random.key(0), form)
     return found
 
@@ -174,11 +176,13 @@ def _plates(site: dict[str, Any], event_dim: int) -> tuple[str | None, ...]:
     return tuple(names)
 
 
-def _refuse_forms(two: dict[str, Outline], three: dict[str, Outline]) -> None:
-    """Refuse kinds of sites that cannot be sampled, and latent sites whose form depends on the number of rows."""
+def _refuse_forms(two: dict[str, Outline], three: dict[str, Outline], hint: str) -> None:
+    """Refuse kinds of sites that cannot be sampled, and latent sites whose form depends on the number of rows.
+    The hint is for those that a batch, given as another argument, would have made observed ones.
+    """
     for name, site in two.items():
         if site.kind in REFUSED:
-            raise ValueError(REFUSED[site.kind].format(name=name))
+            raise ValueError(REFUSED[site.kind].format(name=name) + (hint if site.kind == "discrete" else ""))
     if two.keys() != three.keys():
         extra = min(two.keys() ^ three.keys())
         raise ValueError(
@@ -194,7 +198,7 @@ def _refuse_forms(two: dict[str, Outline], three: dict[str, Outline]) -> None:
             raise ValueError(
                 f"{name!r} has values for each row, shape {site.shape} for 2 rows and {three[name].shape} for 3: every "
                 f"agent would have variables of its own, and agents sample the same variables. Sum it out of the "
-                f"likelihood; or give variables to groups, all agents' groups in one plate: {ALL_GROUPS}."
+                f"likelihood; or give variables to groups, all agents' groups in one plate: {ALL_GROUPS}.{hint}"
             )
 
 
@@ -237,11 +241,7 @@ def _changed_by_rows(model: Model, latents: dict[str, jax.ShapeDtypeStruct], bat
     """Quantities that are others with two rows than with three, at a point drawn at random."""
 
     def both(key: jax.Array) -> list[dict[str, Any]]:
-        keys = jax.random.split(key, len(latents))
-        point = {
-            name: jax.random.uniform(key, form.shape, form.dtype, -2, 2)
-            for key, (name, form) in zip(keys, latents.items(), strict=True)
-        }
+        point = anywhere(key, latents)
         return [_quantities(model, point, zeros(batch, rows)) for rows in (2, 3)]
 
     two, three = jax.jit(both)(jax.random.key(0))
@@ -285,7 +285,7 @@ def _dims(outlines: dict[str, Outline], names: list[str]) -> dict[str, tuple[str
 
 
 @contextmanager
-def explained(form: Batch) -> Iterator[None]:
+def explained(model: Model, form: Batch) -> Iterator[None]:
     """Say of errors raised by a model what it was run on, and of those that only tracing raises, what to write."""
     try:
         yield
@@ -301,5 +301,6 @@ def explained(form: Batch) -> Iterator[None]:
         error.add_note(
             f"The NumPyro model was run on a batch like the data, of {shapes}. "
             f'A plate over the rows takes its size from the batch: numpyro.plate("data", len(batch["y"])).'
+            f"{by_columns(model)}"
         )
         raise

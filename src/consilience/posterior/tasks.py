@@ -107,15 +107,16 @@ Task = Classification | Regression
 
 
 def logits_of(apply: Callable[[Params, Any], jax.Array]) -> Callable[[Params, Any], jax.Array]:
-    """`apply`, refused where it does not give a table of logits."""
+    """`apply`, refused where it does not give a table of logits, of two classes or more."""
 
     def logits(params: Params, x: Any) -> jax.Array:
         table = apply(params, x)
-        if jnp.ndim(table) != 2 or len(table) != _rows(x):
-            fix = " For two classes write jnp.stack([0 * z, z], axis=1)." if jnp.ndim(table) == 1 else ""
+        shape, rows = jnp.shape(table), _rows(x)
+        if len(shape) != 2 or shape[0] != rows or shape[1] == 1:
+            joined = {(rows,): "jnp.stack", (rows, 1): "jnp.concatenate"}.get(shape)
+            fix = f" For two classes write {joined}([0 * z, z], axis=1)." if joined else ""
             raise ValueError(
-                f"apply(params, x) must give logits (rows, classes); for {_rows(x)} rows it gave shape "
-                f"{jnp.shape(table)}.{fix}"
+                f"apply(params, x) must give logits (rows, classes); for {rows} rows it gave shape {shape}.{fix}"
             )
         return table
 

@@ -78,10 +78,9 @@ def chosen(shown: Callable[[Params], Any] | None, keep: Keep | None) -> Callable
         leaves = {leaf_name(path): leaf for path, leaf in paths}
         for name in names:
             if name not in leaves:
-                near = get_close_matches(name, leaves, n=1) or list(leaves)
-                raise ValueError(
-                    f"keep: there is no parameter {name!r}; there are {', '.join(leaves)}. Write keep={near!r}."
-                )
+                near = get_close_matches(name, leaves, n=1)
+                fix = f" Write keep={near!r}." if near else ""
+                raise ValueError(f"keep: there is no parameter {name!r}; there are {', '.join(leaves)}.{fix}")
         return {name: leaves[name] for name in names}
 
     return some
@@ -90,4 +89,6 @@ def chosen(shown: Callable[[Params], Any] | None, keep: Keep | None) -> Callable
 def _as_real(leaf: Any) -> jax.Array:
     """Counts and flags are kept as real numbers, like all else."""
     array = jnp.asarray(leaf)
+    if jnp.issubdtype(array.dtype, jnp.complexfloating):
+        raise TypeError("keep: complex numbers cannot be kept. Keep their real and imaginary parts.")
     return array if jnp.issubdtype(array.dtype, jnp.floating) else array.astype(float)

@@ -6,57 +6,52 @@ import numpy as np
 
 from . import figures, predictions
 from .markup import Markup, figure, join, panel, paragraph, table
-from .numbers import MISSING, count, fixed, number
+from .numbers import MISSING, fixed, number
+from .reading import Reading, shared_names
 from .sections import mixing
 from .style import MOST_SERIES
-from .view import View
 
 
-def side_by_side(views: list[View], compared: tuple[str, ...]) -> Markup:
+def side_by_side(readings: list[Reading], compared: tuple[str, ...]) -> Markup:
     """A table of all runs, and the marginals of parameters that they share."""
-    scored = list(dict.fromkeys(name for view in views for name in _scores(view)))
-    columns = [_column(view, scored) for view in views]
+    scored = list(dict.fromkeys(name for reading in readings for name in _scores(reading)))
+    columns = [_column(reading, scored) for reading in readings]
     rows = [(measure, *(column[measure] for column in columns)) for measure in columns[0]]
     explained = (
         "ESS is the bulk effective sample size. Scores are averages over agents; each run's section has the rest."
     )
     return join(
         [
-            table("Runs: one a column", ["", *(view.name for view in views)], rows, "compared"),
+            table("Runs: one a column", ["", *(reading.name for reading in readings)], rows, "compared"),
             paragraph(explained),
-            _overlaid(views, compared),
+            _overlaid(readings, compared),
         ]
     )
 
 
-def short_verdict(view: View) -> str:
+def short_verdict(reading: Reading) -> str:
     """A few words for a table."""
-    words = [
-        *([] if view.run.is_complete else ["unfinished"]),
-        *([] if view.run.sampler.bias is None else ["biased by design"]),
-        *([count(len(view.warnings), "warning")] if view.warnings else []),
-    ]
-    return ", ".join(words) or "no warnings"
+    return ", ".join(reading.grave) or "no warnings"
 
 
-def _scores(view: View) -> dict[str, np.ndarray]:
-    return {} if view.run.evaluation is None else predictions.figures_of(view.run.evaluation)
+def _scores(reading: Reading) -> dict[str, np.ndarray]:
+    return {} if reading.run.evaluation is None else predictions.figures_of(reading.run.evaluation)
 
 
-def _column(view: View, scored: list[str]) -> dict[str, str]:
+def _column(reading: Reading, scored: list[str]) -> dict[str, str]:
     """What the table says of a run, by measure."""
-    run, (worst, least, typical), scores = view.run, mixing(view), _scores(view)
+    run, (worst, least, typical), scores = reading.run, mixing(reading), _scores(reading)
     megabytes = run.traffic.bytes / 1e6
     return {
         "sampler": run.sampler.name,
         "network": run.network.name,
         "chains × draws": f"{run.num_chains} × {run.num_draws:,}",
-        "verdict": short_verdict(view),
+        "verdict": short_verdict(reading),
         "worst R-hat": fixed(worst, 3),
         "least ESS": number(least),
         "median ESS": number(typical),
-        "acceptance": MISSING if view.summary.acceptance is None else fixed(view.summary.acceptance, 3),
-        "consensus error, sd": number(view.summary.consensus_error, 2),
+        "acceptance": MISSING if reading.summary.acceptance is None else fixed(reading.summary.acceptance, 3),
+        "consensus error, sd": number(reading.summary.consensus_error, 2),
         "rounds": f"{run.traffic.rounds:,}",
         "MB": number(megabytes),
         "seconds": number(run.seconds),
@@ -67,19 +62,38 @@ def _column(view: View, scored: list[str]) -> dict[str, str]:
     }
 
 
-def _overlaid(views: list[View], compared: tuple[str, ...]) -> Markup:
+def _overlaid(readings: list[Reading], compared: tuple[str, ...]) -> Markup:
+    """The marginals of parameters that at least two runs have; a run has the same colour in all of them."""
     if not compared:
-        return figures.missing("The runs have no parameter of the same name: there are no marginals to compare.")
-    shown = views[:MOST_SERIES]
-    panels = [panel(name, figures.marginal(name, {v.name: v.series[name].ravel() for v in shown})) for name in compared]
-    text = (
-        f"Of the parameters that all runs have, these {len(compared)} have the largest R-hat in any of them."
-        if len(compared) > 1
-        else "One parameter is in all runs."
-    )
-    text += f" The first {MOST_SERIES} of {len(views)} runs are drawn." * (len(views) > MOST_SERIES)
+        return figures.missing("No two of the runs have a parameter of the same name: no marginals can be compared.")
+    drawn = readings[:MOST_SERIES]
+    panels = []
+    for name in compared:
+        draws = {r.name: r.series[name].ravel() if name in r.series else None for r in drawn}
+        having = sum(values is not None for values in draws.values())
+        title = name if having == len(drawn) else f"{name} (in {having} of {len(drawn)} runs)"
+        panels.append(panel(title, figures.marginal(name, draws, equal_heights=True)))
     caption = (
-        "Marginals: how each run's draws, of all agents and chains, are spread; runs that sample the same posterior "
-        "lie on each other, and a narrower curve is surer of itself."
+        "Marginals, drawn to the same height: how each run's draws, of all agents and chains, are spread; runs that "
+        "sample the same posterior lie on each other, and a narrower curve is surer, or has not mixed: see R-hat."
     )
-    return join([paragraph(text), figure(caption, panels, figures.names_of_lines([view.name for view in shown]))])
+    lines = figures.names_of_lines([reading.name for reading in drawn])
+    return join([paragraph(_what_is_compared(readings, compared)), figure(caption, panels, lines)])
+
+
+def _what_is_compared(readings: list[Reading], compared: tuple[str, ...]) -> str:
+    drawn = readings[:MOST_SERIES]
+    shared = len(shared_names([reading.summary for reading in drawn]))
+    of = "both runs" if len(drawn) == 2 else f"at least two of the {len(drawn)} runs"
+    if shared > len(compared):
+        text = f"Of the {shared:,} parameters that {of} have, these {len(compared)} have the largest R-hat in any run."
+    else:
+        text = "One parameter is" if shared == 1 else f"These {shared} parameters are all that are"
+        text += f" in {of}."
+    if any(_is_too_short(reading) for reading in drawn):
+        text += f" Runs of fewer than {figures.FEWEST_FOR_A_CURVE} draws have no curve."
+    return text + f" The first {len(drawn)} of {len(readings)} runs are drawn." * (len(readings) > len(drawn))
+
+
+def _is_too_short(reading: Reading) -> bool:
+    return reading.run.num_draws * reading.run.num_chains * reading.run.copies < figures.FEWEST_FOR_A_CURVE

@@ -13,21 +13,20 @@ from scipy.stats import binom, rankdata
 
 from .._extras import require
 from .markup import Markup, legend, tag
+from .notes import NETWORK_HEIGHT, annotate
 from .numbers import count, number, percent
+from .reading import some
 from .style import BAND, MOST_SERIES, PAPER, QUIET, SERIES, line_look
 from .svg import drawn
-from .view import some
 
 TRACE_POINTS = 600
 TIME_POINTS = 40
 CURVE_POINTS = 120
 FEWEST_FOR_A_CURVE = 20
-NETWORK_HEIGHT = 2.8
 MOST_RANK_BINS, FEWEST_RANK_BINS, DRAWS_PER_BIN = 20, 5, 10
 BAND_COVERAGE = 0.95
 LOG_FACTOR = 30  # what varies by more than this is drawn on a logarithmic axis
 WIDEST, NARROWEST = 2.4, 1.0  # lines that lie on each other are all seen: the later, the thinner
-NOTE_OFFSET = (31, 22)  # points, from the centre of a disc
 
 
 def missing(why: str) -> Markup:
@@ -104,26 +103,34 @@ def ranks(name: str, chains: np.ndarray) -> Markup:
     return drawn(draw, alt)
 
 
-def marginal(name: str, draws: Mapping[str, np.ndarray]) -> Markup:
-    """A density for each of the named sets of draws."""
-    finite = {key: values[np.isfinite(values)] for key, values in draws.items()}
-    if not any(len(values) for values in finite.values()):
-        return missing("No draw of this parameter is a finite number.")
-    if min(map(len, draws.values())) < FEWEST_FOR_A_CURVE:
+def marginal(name: str, draws: Mapping[str, np.ndarray | None], equal_heights: bool = False) -> Markup:
+    """A density for each of the named sets of draws.
+
+    Args:
+      draws: None keeps the place, and so the colour, of one that does not have the parameter.
+      equal_heights: draw all curves to the same height, in place of the same area.
+    """
+    none = np.empty(0)
+    enough = [none if values is None or len(values) < FEWEST_FOR_A_CURVE else values for values in draws.values()]
+    if not any(map(len, enough)):
         return missing("There are too few draws for curves.")
+    finite = [values[np.isfinite(values)] for values in enough]
+    if not any(map(len, finite)):
+        return missing("No draw of this parameter is a finite number.")
 
     def draw(ax: Any) -> None:
-        for k, values in enumerate(finite.values()):
+        for k, values in enumerate(finite):
             width = WIDEST - (WIDEST - NARROWEST) * k / max(1, len(finite) - 1)
             if len(values) > 1 and np.ptp(values) > 0:
-                ax.plot(*density(values), lw=width, **line_look(k))
+                places, heights = density(values)
+                ax.plot(places, heights / heights.max() if equal_heights else heights, lw=width, **line_look(k))
             elif len(values):
                 ax.axvline(values[0], lw=width, **line_look(k))
         ax.set(xlabel="value", yticks=[], ylim=(0, None))
         ax.spines["left"].set_visible(False)
 
-    means = [values.mean() for values in finite.values() if len(values)]
-    sds = [values.std() for values in finite.values() if len(values)]
+    means = [values.mean() for values in finite if len(values)]
+    sds = [values.std() for values in finite if len(values)]
     alt = (
         f"Marginals of {name}, {count(len(means), 'curve')}: means from {number(min(means))} to {number(max(means))}, "
         f"standard deviations from {number(min(sds))} to {number(max(sds))}."
@@ -182,7 +189,7 @@ def network(of: Any, notes: list[str] | None) -> Markup:
     """The network as `Network.plot` draws it, in the page's colours.
 
     Args:
-      notes: a few words on each agent, where there is room for them.
+      notes: a few words on each agent; left out where they would cover each other or the agents.
     """
 
     def draw(ax: Any) -> None:
@@ -191,22 +198,10 @@ def network(of: Any, notes: list[str] | None) -> Markup:
         for collection in ax.collections:
             is_edges = hasattr(collection, "get_segments")
             collection.set_color(QUIET if is_edges else SERIES[0])
-        places = {int(text.get_text()): np.array(text.get_position()) for text in ax.texts}
-        for text in list(ax.texts):
+        for text in ax.texts:
             text.set_color(PAPER)
-            if notes:
-                _note(ax, int(text.get_text()), of.neighbors(int(text.get_text())), places, notes)
-        ax.margins(0.3 if notes else 0.1)
+        if notes is None or not annotate(ax, of.edges, notes):
+            ax.margins(0.1)
 
     alt = f"The network, {of.facts}."
     return drawn(draw, alt, height=NETWORK_HEIGHT)
-
-
-def _note(ax: Any, agent: int, neighbors: tuple[int, ...], places: Mapping[int, np.ndarray], notes: list[str]) -> None:
-    """Beside the agent, on the side where it has no neighbours."""
-    away = places[agent] - np.mean([places[other] for other in neighbors] or [places[agent]], axis=0)
-    length = np.hypot(*away)
-    away = away / length if length > 0.1 else np.array([0.0, -1.0])
-    box = {"facecolor": PAPER, "edgecolor": "none", "boxstyle": "round,pad=0.15"}
-    style = {"textcoords": "offset points", "ha": "center", "va": "center", "fontsize": 7, "bbox": box}
-    ax.annotate(notes[agent], places[agent], tuple(away * NOTE_OFFSET), **style)

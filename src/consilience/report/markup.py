@@ -38,7 +38,11 @@ def table(
     """A table whose first column names the rows, in a box of its own in which it scrolls."""
     head = tag("tr", *(tag("th", name, scope="col", class_=_kind(name)) for name in header))
     body = (
-        tag("tr", tag("th", first, scope="row"), *(_cell(*pair) for pair in zip(header[1:], rest, strict=True)))
+        tag(
+            "tr",
+            tag("th", tag("div", first), scope="row"),
+            *(_cell(*pair) for pair in zip(header[1:], rest, strict=True)),
+        )
         for first, *rest in rows
     )
     return tag(

@@ -9,10 +9,10 @@ from pathlib import Path
 from ..results import Run
 from .comparison import short_verdict, side_by_side
 from .markup import Markup, join, paragraph, tag
+from .reading import Reading, readings
 from .sections import run_sections
 from .style import css_variables
 from .svg import distinct_names
-from .view import View, views
 
 MOST_IN_TITLE = 3
 
@@ -28,7 +28,7 @@ def report(runs: Sequence[Run] | Mapping[str, Run], path: Path, title: str | Non
     named = dict(runs) if isinstance(runs, Mapping) else _named(runs)
     if not named:
         raise ValueError("report: no runs were given; write report([run], path).")
-    found, compared = views(named)
+    found, compared = readings(named)
     page = _page(title or _title(found), _body(found, compared), _lead(found))
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -45,18 +45,18 @@ def _named(runs: Sequence[Run]) -> dict[str, Run]:
     }
 
 
-def _title(found: list[View]) -> str:
-    return " / ".join(view.name for view in found) if len(found) <= MOST_IN_TITLE else f"{len(found)} runs"
+def _title(found: list[Reading]) -> str:
+    return " / ".join(reading.name for reading in found) if len(found) <= MOST_IN_TITLE else f"{len(found)} runs"
 
 
-def _lead(found: list[View]) -> Markup:
+def _lead(found: list[Reading]) -> Markup:
     """What the page is about, in a line."""
     if len(found) == 1:
         return paragraph(f"Sampler {found[0].run.sampler.name}, network {found[0].run.network.name}: {found[0].size}.")
     return paragraph(f"{len(found)} runs: first all of them in one table, then each from its verdict to its cost.")
 
 
-def _body(found: list[View], compared: tuple[str, ...]) -> Markup:
+def _body(found: list[Reading], compared: tuple[str, ...]) -> Markup:
     if len(found) == 1:
         return run_sections(found[0], level=2)
     contents = tag(

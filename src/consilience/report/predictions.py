@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,19 @@ from .svg import drawn
 
 Scores = ClassificationScores | RegressionScores
 
-DECIMALS = {"accuracy": 3, "unseen accuracy": 3, "NLL": 3, "Brier": 3, "ECE": 3, "OOD AUROC": 3, "RMSE": 4}
+DECIMALS = {
+    "accuracy": 3,
+    "unseen accuracy": 3,
+    "NLL": 3,
+    "unseen NLL": 3,
+    "Brier": 3,
+    "ECE": 3,
+    "OOD AUROC": 3,
+    "RMSE": 4,
+}
+OF_UNSEEN = ("unseen accuracy", "unseen NLL")  # they differ between agents that predict the same
+LEAST_SPAN = 0.05  # of the axis on which a score settles, so that small changes look small
+LEAST_ROWS_SPANNED = 10
 
 
 def figures_of(scores: Scores) -> dict[str, np.ndarray]:
@@ -26,6 +39,7 @@ def figures_of(scores: Scores) -> dict[str, np.ndarray]:
         "accuracy": scores.accuracy,
         "unseen accuracy": scores.unseen_accuracy,
         "NLL": scores.nll,
+        "unseen NLL": scores.unseen_nll,
         "Brier": scores.brier,
         "ECE": scores.ece,
     }
@@ -34,19 +48,28 @@ def figures_of(scores: Scores) -> dict[str, np.ndarray]:
     return {name: values for name, values in found.items() if not np.isnan(values).all()}
 
 
-def section(scores: Scores) -> Markup:
-    """Scores over the network, calibration, and how they settle with more draws."""
+def section(scores: Scores, is_same_for_all: bool) -> Markup:
+    """Scores over the network, calibration, and how they settle with more draws.
+
+    Args:
+      is_same_for_all: what the agents predict, as they hold the same draws.
+    """
+    over: dict[str, Callable[[np.ndarray], Any]] = (
+        {"value": np.nanmean} if is_same_for_all else {"mean": np.nanmean, "lowest": np.nanmin, "highest": np.nanmax}
+    )
     spread = [
-        (name, *(fixed(float(f(values)), DECIMALS[name]) for f in (np.nanmean, np.nanmin, np.nanmax)))
+        (name, *(fixed(float(f(values)), DECIMALS[name]) for f in over.values()))
         for name, values in figures_of(scores).items()
     ]
+    predicted = (
+        f"Each agent predicts the same {count(scores.rows, 'held-out row')}, averaging over "
+        f"{count(scores.draws, 'draw')} of each of its chains."
+    )
+    predicted += " All hold the same draws, so all predict the same." * (is_same_for_all and len(scores.nll) > 1)
     parts = [
-        paragraph(
-            f"Each agent predicts the same {count(scores.rows, 'held-out row')}, averaging over "
-            f"{count(scores.draws, 'draw')} of each of its chains."
-        ),
-        table("Scores over the agents", ["score", "mean", "lowest", "highest"], spread),
-        paragraph(_glossary(scores)),
+        paragraph(predicted),
+        table("Scores" if is_same_for_all else "Scores over the agents", ["score", *over], spread),
+        paragraph(_glossary(scores, is_same_for_all)),
     ]
     if isinstance(scores, ClassificationScores):
         calibration = figure(
@@ -65,26 +88,35 @@ def section(scores: Scores) -> Markup:
     settling = (
         figure(
             f"{name} when only the first draws are averaged: it levels off once there are enough.",
-            [panel(f"{name} with more draws", _settling(name, scores.cumulative.draws, values))],
+            [panel(f"{name} with more draws", _settling(name, scores.cumulative.draws, values, scores.rows))],
         )
         for name, values in settle.items()
     )
-    parts += [paragraph("Lines are means over agents, shading spans all agents."), abreast([calibration, *settling])]
+    if not is_same_for_all:
+        parts.append(paragraph("Lines are means over agents, shading spans all agents."))
+    parts.append(abreast([calibration, *settling]))
     if isinstance(scores, ClassificationScores):
         parts.append(_by_class(scores))
     return join(parts)
 
 
-def _glossary(scores: Scores) -> str:
+def _glossary(scores: Scores, is_same_for_all: bool) -> str:
     if isinstance(scores, RegressionScores):
         return "RMSE is the error of the predictive mean; NLL the negative log predictive density per row. Low is good."
-    unseen = " Unseen accuracy counts only rows of classes that the agent has no example of."
-    return (
+    text = (
         "NLL is the negative log probability of the right class per row, Brier the squared error of all class "
         "probabilities, ECE the average gap between confidence and accuracy. Low is good for these three."
-        + unseen
-        * bool(np.isfinite(scores.unseen_accuracy).any())
     )
+    named = figures_of(scores)
+    if any(name in named for name in OF_UNSEEN):
+        text += " Unseen accuracy and NLL count only rows of classes that the agent has no example of"
+        text += ": the value is the mean over agents." if is_same_for_all else "."
+    if "OOD AUROC" in named:
+        text += (
+            " OOD AUROC is the probability that a row from outside of the distribution is predicted less surely (with "
+            "a larger entropy) than a held-out one: high is good, 0.5 is chance."
+        )
+    return text
 
 
 def _reliability(scores: ClassificationScores) -> Markup:
@@ -132,7 +164,7 @@ def _coverage(scores: RegressionScores) -> Markup:
     return drawn(draw, f"Coverage of predictive intervals, nominal and observed: {pairs}.")
 
 
-def _settling(name: str, draws: np.ndarray, values: np.ndarray) -> Markup:
+def _settling(name: str, draws: np.ndarray, values: np.ndarray, rows: int) -> Markup:
     if not np.isfinite(values).any():
         return missing("None of the scores is finite.")
     mean = values.mean(axis=1)
@@ -143,11 +175,24 @@ def _settling(name: str, draws: np.ndarray, values: np.ndarray) -> Markup:
         if draws.max() > 20 * draws.min():
             ax.set_xscale("log")
             write_powers(ax.xaxis)
-        ax.set(xlabel="draws averaged")
+        ax.set(xlabel="draws averaged", ylim=_wide_enough(name, values, rows))
 
     return drawn(
         draw, f"{name} with more draws: {number(mean[0])} with {draws[0]:,}, {number(mean[-1])} with {draws[-1]:,}."
     )
+
+
+def _wide_enough(name: str, values: np.ndarray, rows: int) -> tuple[float, float]:
+    """Limits of an axis on which what a few rows change looks small."""
+    finite = values[np.isfinite(values)]
+    low, high = float(finite.min()), float(finite.max())
+    least = max(LEAST_SPAN, LEAST_ROWS_SPANNED / rows) if name == "Accuracy" else LEAST_SPAN * max(abs(low), abs(high))
+    span = max(1.1 * (high - low), least) or 1.0
+    middle = (low + high) / 2
+    if name == "Accuracy":
+        span = min(span, 1.02)
+        middle = min(max(middle, span / 2 - 0.01), 1.01 - span / 2)
+    return middle - span / 2, middle + span / 2
 
 
 def _by_class(scores: ClassificationScores) -> Markup:

@@ -7,54 +7,55 @@ import numpy as np
 from . import figures, predictions
 from .markup import Markup, abreast, facts, figure, folded, join, panel, paragraph, table, tag
 from .numbers import MISSING, count, fixed, listed, number
+from .reading import Reading, some, worst_places
 from .style import MOST_SERIES
-from .view import View, some
 
-MOST_NOTED = 16  # agents with a note in the picture of the network
+MOST_NOTED = 8  # agents with a note in the picture of the network
+MOST_BESIDE = 6  # columns of a table that has room beside the picture
 MOST_OPEN = 24  # rows of a table or list that is not folded
 SHOWN_ROWS = 12  # parameters in the table
 NEIGHBOURS = 8  # named in the table of agents
 
 
-def run_sections(view: View, level: int) -> Markup:
+def run_sections(reading: Reading, level: int) -> Markup:
     """All that the page says of a run.
 
     Args:
       level: of the headings.
     """
     found: list[tuple[str, Markup]] = [
-        ("Network", _network(view)),
-        ("Parameters", _parameters(view)),
-        ("Chains", _chains(view)),
-        ("Marginals per agent", _marginals(view)),
-        ("Agreement and acceptance over time", _over_time(view)),
-        ("Cost", _cost(view)),
+        ("Network", _network(reading)),
+        ("Parameters", _parameters(reading)),
+        ("Chains", _chains(reading)),
+        ("Marginals per agent" if reading.run.copies > 1 else "Marginals", _marginals(reading)),
+        ("Agreement and acceptance over time", _over_time(reading)),
+        ("Cost", _cost(reading)),
     ]
-    if view.run.evaluation is not None:
-        found.append(("Predictions", predictions.section(view.run.evaluation)))
-    if view.run.facts:
-        listing = facts(view.run.facts.items(), "provenance")
-        is_long = len(view.run.facts) > MOST_OPEN
-        found.append(("Provenance", folded(count(len(view.run.facts), "fact"), listing) if is_long else listing))
-    return join([verdict(view), key_figures(view), *(tag("section", tag(f"h{level}", h), body) for h, body in found)])
+    if reading.run.evaluation is not None:
+        found.append(("Predictions", predictions.section(reading.run.evaluation, reading.run.copies == 1)))
+    if reading.run.facts:
+        listing = facts(reading.run.facts.items(), "provenance")
+        is_long = len(reading.run.facts) > MOST_OPEN
+        found.append(("Provenance", folded(count(len(reading.run.facts), "fact"), listing) if is_long else listing))
+    return join(
+        [verdict(reading), key_figures(reading), *(tag("section", tag(f"h{level}", h), body) for h, body in found)]
+    )
 
 
-def verdict(view: View) -> Markup:
-    """The verdict, the sampler's bias beside it, and all other warnings."""
-    bias = view.run.sampler.bias
+def verdict(reading: Reading) -> Markup:
+    """The verdict, and the sampler's bias beside it."""
+    bias = reading.run.sampler.bias
     said = ("Bias. ", "None by design.") if bias is None else ("Biased by design. ", bias)
     parts = [
-        paragraph(tag("strong", "Verdict. "), view.summary.verdict),
+        paragraph(tag("strong", "Verdict. "), reading.summary.verdict),
         paragraph(tag("strong", said[0]), said[1][0].upper(), said[1][1:]),
     ]
-    if view.warnings:
-        parts.append(tag("ul", *(tag("li", warning[0].upper(), warning[1:]) for warning in view.warnings)))
-    return tag("div", *parts, class_="verdict" if not view.summary.warnings else "verdict careful")
+    return tag("div", *parts, class_="verdict careful" if reading.grave else "verdict")
 
 
-def key_figures(view: View) -> Markup:
-    summary, run = view.summary, view.run
-    worst, least, typical = mixing(view)
+def key_figures(reading: Reading) -> Markup:
+    summary, run = reading.summary, reading.run
+    worst, least, typical = mixing(reading)
     return facts(
         (
             ("worst R-hat", fixed(worst, 3)),
@@ -69,9 +70,9 @@ def key_figures(view: View) -> Markup:
     )
 
 
-def mixing(view: View) -> tuple[float, float, float]:
+def mixing(reading: Reading) -> tuple[float, float, float]:
     """The largest R-hat, the least and the median bulk ESS of those that were computed."""
-    r_hat, ess = (view.summary.columns[name] for name in ("r_hat", "ess_bulk"))
+    r_hat, ess = (reading.summary.columns[name] for name in ("r_hat", "ess_bulk"))
     r_hat, ess = r_hat[~np.isnan(r_hat)], ess[~np.isnan(ess)]
     return (
         float(r_hat.max()) if len(r_hat) else np.nan,
@@ -80,8 +81,8 @@ def mixing(view: View) -> tuple[float, float, float]:
     )
 
 
-def _network(view: View) -> Markup:
-    run, agents = view.run, view.agents
+def _network(reading: Reading) -> Markup:
+    run, agents = reading.run, reading.agents
     classes = getattr(run.evaluation, "seen", None)
     notes = None
     if run.rows is not None and agents <= MOST_NOTED:
@@ -96,9 +97,9 @@ def _network(view: View) -> Markup:
         columns["rows"] = [f"{rows:,}" for rows in run.rows]
     if classes:
         columns["classes"] = [listed([str(label) for label in own], NEIGHBOURS) for own in classes]
-    if not view.has_one_chain_for_all:
+    if not reading.has_one_chain_for_all:
         for title, stat, decimals in (
-            ("acceptance", acceptance_stat(view), 3),
+            ("acceptance", acceptance_stat(reading), 3),
             ("distance", "disagreement", 0),
         ):
             if stat in run.stats and run.num_draws:
@@ -106,6 +107,8 @@ def _network(view: View) -> Markup:
                 columns[title] = [fixed(mean, decimals) if decimals else number(mean) for mean in means]
     if run.evaluation is not None:
         for title, values in predictions.figures_of(run.evaluation).items():
+            if run.copies == 1 and title not in predictions.OF_UNSEEN:
+                continue  # the same for all agents
             columns[title] = [fixed(float(value), predictions.DECIMALS[title]) for value in values]
     rows = [(f"agent {a}", *(values[a] for values in columns.values())) for a in range(agents)]
     body = table("Agents: what each one has, and what came of it", ["agent", *columns], rows)
@@ -114,18 +117,19 @@ def _network(view: View) -> Markup:
     caption = "Discs are agents, lines join those that may talk, and thicker lines weigh more when values are mixed."
     facts_line = f"{run.network.facts[0].upper()}{run.network.facts[1:]}."
     picture = figure(caption, [figures.network(run.network, notes)])
-    return join([paragraph(facts_line), tag("div", picture, body, class_="beside")])
+    return join(
+        [paragraph(facts_line), tag("div", picture, body, class_="beside" if len(columns) < MOST_BESIDE else None)]
+    )
 
 
-def acceptance_stat(view: View) -> str:
-    return "is_accepted" if "is_accepted" in view.run.stats else "acceptance_rate"
+def acceptance_stat(reading: Reading) -> str:
+    return "is_accepted" if "is_accepted" in reading.run.stats else "acceptance_rate"
 
 
-def _parameters(view: View) -> Markup:
-    names, columns = view.summary.names, view.summary.columns
+def _parameters(reading: Reading) -> Markup:
+    names, columns = reading.summary.names, reading.summary.columns
     if not names:
         return figures.missing("No parameters were kept.")
-    worst = np.argsort(-np.nan_to_num(columns["r_hat"], nan=-np.inf), kind="stable")[:SHOWN_ROWS]
     titles = {
         "mean": "mean",
         "sd": "sd",
@@ -134,7 +138,10 @@ def _parameters(view: View) -> Markup:
         "ess_tail": "tail ESS",
         "r_hat": "R-hat",
     }
-    rows = [(names[k], *(_statistic(name, float(columns[name][k])) for name in titles)) for k in sorted(worst.tolist())]
+    rows = [
+        (names[k], *(_statistic(name, float(columns[name][k])) for name in titles))
+        for k in worst_places(columns, SHOWN_ROWS)
+    ]
     which = "all" if len(rows) == len(names) else f"the {len(rows)} of {len(names):,} with the largest R-hat"
     explained = (
         "Means and standard deviations (sd) are averages over agents; effective sample sizes (ESS) are the smallest "
@@ -149,22 +156,22 @@ def _statistic(name: str, value: float) -> str:
     return fixed(value, 3) if name == "r_hat" else number(value)
 
 
-def _chains(view: View) -> Markup:
-    if not view.shown or not view.run.num_draws:
+def _chains(reading: Reading) -> Markup:
+    if not reading.shown or not reading.run.num_draws:
         return figures.missing("There are no draws to show.")
-    lines = figures.names_of_lines([f"chain {chain}" for chain in some(view.run.num_chains)])
+    lines = figures.names_of_lines([f"chain {chain}" for chain in some(reading.run.num_chains)])
     return join(
         [
-            paragraph(f"{view.how_chosen} {view.whose_chains}{_omitted('chains', view.run.num_chains)}"),
+            paragraph(f"{reading.how_chosen} {reading.whose_chains}{_omitted('chains', reading.run.num_chains)}"),
             _panels(
                 "Traces: the draws in order; chains that have mixed look alike and wander over the same range.",
-                {name: figures.trace(name, view.chains(name)) for name in view.shown},
+                {name: figures.trace(name, reading.chains(name)) for name in reading.shown},
                 lines,
             ),
             _panels(
                 "Rank plots: how often each chain's draws rank low or high among all draws; where chains have mixed, "
                 "bars are level, and 95 of 100 stay in the band if draws are independent (autocorrelation widens it).",
-                {name: figures.ranks(name, view.chains(name)) for name in view.shown},
+                {name: figures.ranks(name, reading.chains(name)) for name in reading.shown},
             ),
         ]
     )
@@ -182,39 +189,39 @@ def _omitted(what: str, total: int) -> str:
     return f" Of {total} {what}, {MOST_SERIES}, evenly spaced, are drawn." if total > MOST_SERIES else ""
 
 
-def _marginals(view: View) -> Markup:
-    if not view.shown or not view.run.num_draws:
+def _marginals(reading: Reading) -> Markup:
+    if not reading.shown or not reading.run.num_draws:
         return figures.missing("There are no draws to show.")
-    if view.run.copies > 1:
+    if reading.run.copies > 1:
         text = (
-            f"Each agent has draws of its own; its chains are taken together.{_omitted('agents', view.agents)} "
-            f"{view.agreement}"
+            f"Each agent has draws of its own; its chains are taken together.{_omitted('agents', reading.agents)} "
+            f"{reading.agreement}"
         )
         caption = "Marginals: how each agent's draws are spread; where agents agree, the curves lie on each other."
     else:
-        text = f"{view.whose_chains} The curves are the chains.{_omitted('chains', view.run.num_chains)}"
+        text = f"{reading.whose_chains} The curves are the chains.{_omitted('chains', reading.run.num_chains)}"
         caption = "Marginals: how each chain's draws are spread; where chains have mixed, the curves lie on each other."
-    drawings = {name: figures.marginal(name, view.per_agent(name)) for name in view.shown}
+    drawings = {name: figures.marginal(name, reading.curves(name)) for name in reading.shown}
     return join(
-        [paragraph(text), _panels(caption, drawings, figures.names_of_lines(list(view.per_agent(view.shown[0]))))]
+        [paragraph(text), _panels(caption, drawings, figures.names_of_lines(list(reading.curves(reading.shown[0]))))]
     )
 
 
-def _over_time(view: View) -> Markup:
-    omitted = _omitted("agents", view.agents) if view.run.copies > 1 else ""
-    omitted += _omitted("chains", view.run.num_chains)
-    return join([paragraph(omitted) if omitted else "", abreast([_agreement(view), _acceptance(view)])])
+def _over_time(reading: Reading) -> Markup:
+    omitted = _omitted("agents", reading.agents) if reading.run.copies > 1 else ""
+    omitted += _omitted("chains", reading.run.num_chains)
+    return join([paragraph(omitted) if omitted else "", abreast([_agreement(reading), _acceptance(reading)])])
 
 
-def _agreement(view: View) -> Markup:
-    if view.agents == 1:
+def _agreement(reading: Reading) -> Markup:
+    if reading.agents == 1:
         return paragraph("There is one agent: nobody to agree with.")
-    if view.has_one_chain_for_all:
+    if reading.has_one_chain_for_all:
         return paragraph("All agents hold the same chains, bit by bit: there is no consensus error to follow.")
-    apart = view.run.stats.get("disagreement")
-    if apart is None or not view.run.num_draws:
+    apart = reading.run.stats.get("disagreement")
+    if apart is None or not reading.run.num_draws:
         return figures.missing("How far the agents were apart was not recorded draw by draw.")
-    shown = some(view.agents)
+    shown = some(reading.agents)
     lines = figures.names_of_lines([f"agent {agent}" for agent in shown])
     drawing = figures.over_time("distance from the network mean", apart.mean(axis=1)[shown])
     return figure(
@@ -224,13 +231,13 @@ def _agreement(view: View) -> Markup:
     )
 
 
-def _acceptance(view: View) -> Markup:
-    taken = view.run.stats.get(acceptance_stat(view))
-    if not view.run.num_draws:
+def _acceptance(reading: Reading) -> Markup:
+    taken = reading.run.stats.get(acceptance_stat(reading))
+    if not reading.run.num_draws:
         return figures.missing("There are no draws to show.")
     if taken is None:
         return paragraph("The sampler takes every proposal: there is no acceptance rate.")
-    shown = some(view.run.num_chains)
+    shown = some(reading.run.num_chains)
     lines = figures.names_of_lines([f"chain {chain}" for chain in shown])
     drawing = figures.over_time("acceptance", taken.mean(axis=0)[shown], (0, 1.02))
     return figure(
@@ -240,9 +247,9 @@ def _acceptance(view: View) -> Markup:
     )
 
 
-def _cost(view: View) -> Markup:
-    run, summary = view.run, view.summary
-    _, least, typical = mixing(view)
+def _cost(reading: Reading) -> Markup:
+    run, summary = reading.run, reading.summary
+    _, least, typical = mixing(reading)
     rows = [
         (name, written, number(_per(least, total)), number(_per(typical, total)))
         for name, written, total in (
@@ -254,10 +261,11 @@ def _cost(view: View) -> Markup:
         )
     ]
     counted = [
-        f"{count(number_of, what)} of {summary.iterations:,} iterations"
-        for what, number_of in (("divergence", summary.divergences), ("redone iteration", summary.redone))
+        f"{number_of:,} {'was' if was and number_of == 1 else was}{what}"
+        for was, what, number_of in (("", "diverged", summary.divergences), ("were", " redone", summary.redone))
         if number_of is not None
     ]
+    behind = f"Of {count(summary.iterations, 'iteration')} behind the kept draws, {' and '.join(counted)}."
     energy = (
         ""
         if summary.e_bfmi is None
@@ -271,7 +279,7 @@ def _cost(view: View) -> Markup:
                 ["unit", "spent", "least ESS per unit", "median ESS per unit"],
                 rows,
             ),
-            paragraph(f"Behind the kept draws: {', '.join(counted)}.{energy}") if counted or energy else Markup(),
+            paragraph(f"{behind if counted else ''}{energy}".strip()) if counted or energy else Markup(),
         ]
     )
 

@@ -38,10 +38,8 @@ def data_tree(run: Run, log_likelihood: bool, posterior_predictive: bool, seed: 
         pooled = jax.tree.map(lambda *leaves: np.concatenate(leaves), *run.shards)
         owner = np.repeat(np.arange(agents), [len(jax.tree.leaves(shard)[0]) for shard in run.shards])
         examples = {"example": np.arange(len(owner)), "owner": ("example", owner)}
-        observed = {
-            leaf_name(path, root="data"): (_example_dims(leaf_name(path, root="data"), leaf.ndim), leaf)
-            for path, leaf in jax.tree_util.tree_leaves_with_path(pooled)
-        }
+        leaves = {_data_name(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(pooled)}
+        observed = {name: (_example_dims(name, leaf.ndim), leaf) for name, leaf in leaves.items()}
         groups["observed_data"] = xarray.Dataset(observed, examples)
         wanted = {}
         if log_likelihood:
@@ -62,12 +60,11 @@ def data_tree(run: Run, log_likelihood: bool, posterior_predictive: bool, seed: 
 def _posterior(run: Run) -> Any:
     """Every parameter with its dimensions; of draws on disk, opened and not read."""
     xarray = require("xarray", "report")
-    named = {} if run.posterior is None else run.posterior.dims
     dims = {
-        name: named.get(name, tuple(f"{name}_dim_{k}" for k in range(len(shape))))
+        name: run.dims.get(name, tuple(f"{name}_dim_{k}" for k in range(len(shape))))
         for name, shape in zip(run.layout.names, run.layout.shapes, strict=True)
     }
-    if isinstance(run.kept, np.ndarray) or run.folder is None or not run.num_draws:
+    if isinstance(run.kept, np.ndarray) or run.folder is None or not run.num_draws or not dims:
         leaves = run.layout.leaves(np.swapaxes(run.positions, 0, 2))
         return xarray.Dataset({name: ((*SAMPLE_DIMS, *dims[name]), leaf) for name, leaf in leaves})
     # Indexed by whole axes only, which xarray leaves undone until values are asked for.
@@ -121,6 +118,11 @@ def _per_draw(
     whole = {name: np.swapaxes(np.concatenate([part[name] for part in parts]), 0, 2) for name in parts[0]}
     agents = run.network.size
     return {name: np.broadcast_to(value, (agents, *value.shape[1:])) for name, value in whole.items()}
+
+
+def _data_name(path: Any) -> str:
+    name = leaf_name(path, root="data")
+    return f"data.{name}" if name in ("example", "owner") else name  # those are coordinates
 
 
 def _example_dims(name: str, ndim: int) -> tuple[str, ...]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -33,6 +32,60 @@ def mean_and_sd(run: Run) -> tuple[np.ndarray, np.ndarray]:
     return mean, np.sqrt(squares / max(1, count))
 
 
+class Health(NamedTuple):
+    """What is right and wrong with a run's draws as such.
+
+    Attributes:
+      draws_finite: all that was kept.
+      stats_finite: all of the sampler's own figures.
+      stuck: chains whose draws are all alike, of `chains`.
+      energy: E-BFMI of every chain; None where there is none.
+    """
+
+    draws_finite: bool
+    stats_finite: bool
+    stuck: int
+    chains: int
+    energy: np.ndarray | None
+
+
+def health(run: Run, copies: list[int]) -> Health:
+    """Of a run, or of some of its copies."""
+    return Health(
+        draws_finite=all(bool(np.isfinite(block).all()) for block in run.blocks()),
+        stats_finite=all(bool(np.isfinite(values).all()) for values in run.raw_stats.values()),
+        stuck=int(never_moved(run)[:, copies].sum()) if run.num_draws and run.layout.names else 0,
+        chains=run.num_chains * len(copies),
+        energy=energy_fractions(run),
+    )
+
+
+def consensus_error(run: Run) -> float:
+    """How far an agent is from the network mean, root mean square over draws and numbers, in posterior sd: that of the
+    agents' own draws. NaN where there are no draws to tell by; numbers that never vary tell nothing.
+    """
+    if run.copies == 1:
+        return 0.0
+    with np.errstate(all="ignore"):  # of a diverged run this is NaN or infinite
+        variance = np.square(mean_and_sd(run)[1]).mean(axis=0)
+        apart = np.zeros(run.layout.dimension)
+        for block in run.blocks():
+            apart += np.square(block - block.mean(axis=2, keepdims=True, dtype=float)).mean(axis=2).sum(axis=(0, 1))
+        apart /= run.num_draws * run.num_chains
+        ratio = apart[variance != 0] / variance[variance != 0]
+        return float(np.sqrt(ratio.mean())) if ratio.size else np.nan
+
+
+def acceptance(run: Run, agent: int | None = None) -> float | None:
+    """The fraction of proposals taken, or for NUTS their mean acceptance probability, of all agents or of one; None
+    without a Metropolis step.
+    """
+    accepted = run.raw_stats.get("is_accepted", run.raw_stats.get("acceptance_rate"))
+    if accepted is None or not accepted.size:
+        return None
+    return float((accepted if agent is None or accepted.shape[2] == 1 else accepted[:, :, agent]).mean())
+
+
 def never_moved(run: Run) -> np.ndarray:
     """Which chains, (chain, copy), have draws that are all alike."""
     first = run.kept[:1]
@@ -40,10 +93,6 @@ def never_moved(run: Run) -> np.ndarray:
     for block in run.blocks():
         moved |= (block != first).any(axis=(0, 3))
     return ~moved
-
-
-def all_finite(run: Run) -> bool:
-    return all(np.isfinite(values).all() for values in chain(run.blocks(), run.raw_stats.values()))
 
 
 def chain_diagnostics(run: Run, copies: list[int], most: int | None) -> dict[str, np.ndarray]:
@@ -75,12 +124,12 @@ def chain_diagnostics(run: Run, copies: list[int], most: int | None) -> dict[str
 
 
 def energy_fractions(run: Run) -> np.ndarray | None:
-    """E-BFMI of every chain: how much of the energy's spread one momentum can bring, mean (ΔE)² / var E.
+    """E-BFMI of every chain: how much of the energy's spread one momentum can bring, Σ(ΔE)² / Σ(E - mean E)².
 
     None where the sampler has no energy, or where thinning has averaged it.
     """
     if "energy" not in run.raw_stats or run.thin > 1 or run.num_draws < FEWEST_DRAWS:
         return None
-    energy = run.raw_stats["energy"][:, :, 0]
+    energy = run.raw_stats["energy"][:, :, 0]  # samplers with an energy hold one chain on all agents
     bfmi = require("arviz_stats.base", "report").array_stats.bfmi
     return np.asarray(bfmi(energy.T.astype(float), chain_axis=0, draw_axis=1))

@@ -43,7 +43,9 @@ class DiskDraws:
     def __getitem__(self, rows: slice) -> np.ndarray:
         first, last, step = rows.indices(self.shape[0])
         values = np.empty((max(0, last - first), *self.shape[1:]), self.dtype)
-        for array, (_, leaf) in zip(self.arrays, self.layout.leaves(values), strict=False):
+        if not values.size:
+            return values
+        for array, (_, leaf) in zip(self.arrays, self.layout.leaves(values), strict=True):
             leaf[...] = array[first:last]
         return values[::step]
 

@@ -26,12 +26,26 @@ def write_whole(path: Path, content: Any) -> None:
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
-    if hasattr(os, "O_DIRECTORY"):  # the new name, too, has to reach the disk
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    _sync_folder(path.parent)
+
+
+def make_folder(folder: Path) -> None:
+    """With all that is above it."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        _sync_folder(folder.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """A new name, too, has to reach the disk."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def remove_partial(folder: Path) -> None:
@@ -43,7 +57,7 @@ def remove_partial(folder: Path) -> None:
 def locked(folder: Path) -> IO[bytes]:
     """Make `folder` this process's own until the result is closed, or the process ends, however it does."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         file = (folder / LOCK).open("ab")
     except (FileExistsError, NotADirectoryError):
         raise ValueError(f"{folder} is a file, or lies in one. Name a folder.") from None
@@ -71,7 +85,11 @@ def _durable_store() -> Any:
     class DurableStore(storage.LocalStore):  # type: ignore[name-defined, misc]
         async def set(self, key: str, value: Any) -> None:
             path = self.root / key
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             await asyncio.to_thread(write_whole, path, value.as_buffer_like())
+
+        async def set_if_not_exists(self, key: str, value: Any) -> None:
+            if not (self.root / key).exists():
+                await self.set(key, value)
 
     return DurableStore

@@ -21,6 +21,11 @@ def task_of(run: Run, task: Task | None) -> Task:
     """The task that was given, or else the posterior's."""
     if task is None and run.posterior is not None:
         task = run.posterior.task
+    if task is None and run.posterior is None:
+        raise ValueError(
+            "what is predicted is not known: the run was loaded without its model. Write "
+            "cs.load(path, posterior=..., shards=...).evaluate(test)."
+        )
     if task is None:
         raise ValueError(
             "what is predicted is not known: neither the call nor the run's posterior has a task. Write for example "
@@ -110,8 +115,9 @@ def check_shape(
         found = value_shape(run, function, x).shape
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise ValueError(
-            f"{what} cannot be computed from the run's {', '.join(run.layout.names)}: {type(error).__name__}: {error}. "
-            f"It is given the parameters as they were kept. Sample without keep=, or pass a task= of what was kept."
+            f"{what} cannot be computed from what was kept, {', '.join(run.layout.names) or 'which is nothing'}: "
+            f"{type(error).__name__}: {error}. It is given the parameters as they were kept. Sample without keep=, or "
+            f"pass a task= of what was kept."
         ) from error
     if len(found) != len(shape) or any(n not in (None, m) for n, m in zip(shape, found, strict=True)):
         fix = " For two classes write jnp.stack([1 - p, p], axis=1)." if None in shape and len(found) == 1 else ""

@@ -17,12 +17,16 @@ import numpy as np
 from .._types import Batch
 from ..network import Network
 from ..posterior import Layout
-from ..samplers import Sampler
+from ..samplers import OneShot, Sampler
 
 Table = dict[str, Any]
 
+FORMAT = 1  # of what is recorded, and of the folder it is recorded in
+
 # Recorded, but free to differ: none of it changes a draw.
 FREE = ("format", "created", "status", "run.num_samples", "versions.python", "versions.numpy", "versions.consilience")
+# Settings of jax that change draws.
+FLAGS = ("jax_enable_x64", "jax_threefry_partitionable", "jax_default_matmul_precision", "jax_default_prng_impl")
 # These differ wherever something else does, and are named only where nothing else is.
 CONSEQUENCES = {
     "network.fingerprint": "the network's edges or weights: not as they were",
@@ -41,6 +45,7 @@ def describe(
     parameters: Layout,
     kept: Layout,
     averaged: Layout | None,
+    dims: Mapping[str, Sequence[str]],
     code: str,
     settings: Mapping[str, int],
 ) -> Table:
@@ -51,11 +56,12 @@ def describe(
       parameters: what is sampled.
       kept: what is kept of it.
       averaged: what moments are taken of.
+      dims: names of the axes of what is kept.
       code: the fingerprint of model, sampler and what is kept, as traced.
       settings: num_samples and the like.
     """
     return {
-        "format": 1,
+        "format": FORMAT,
         "status": "running",
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "run": dict(settings),
@@ -65,6 +71,7 @@ def describe(
             "fingerprint": digest(*map(np.asarray, jax.tree.leaves(sampler))),
             "bias": sampler.bias or "",
             "replicated": sampler.replicated,
+            "one_shot": isinstance(sampler, OneShot),
         },
         "network": {
             "name": network.name,
@@ -85,6 +92,7 @@ def describe(
             "code": code,
         },
         "versions": surroundings(),
+        "dims": {name: list(axes) for name, axes in dims.items()},
     }
 
 
@@ -101,6 +109,7 @@ def surroundings() -> Table:
         "numpy": np.__version__,
         "python": platform.python_version(),
         "device": jax.devices()[0].device_kind,
+        **{flag: str(getattr(jax.config, flag)) for flag in FLAGS},
     }
 
 
@@ -120,7 +129,7 @@ def check_same(folder: Path, there: Table, here: Table) -> None:
 def _differences(there: Table, here: Table) -> Iterator[tuple[str, str]]:
     old, new = dict(_flat(there)), dict(_flat(here))
     for name in sorted(old.keys() | new.keys()):
-        if name not in FREE and old.get(name) != new.get(name):
+        if name not in FREE and not name.startswith("dims.") and old.get(name) != new.get(name):
             yield name, _said(name, old.get(name), new.get(name))
 
 

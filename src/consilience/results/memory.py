@@ -15,11 +15,10 @@ from .progress import Progress
 class Memory:
     """The draws of a run that is being sampled, in one array made beforehand."""
 
-    snapshot = None
-
     def __init__(self, planned: int) -> None:
         self.planned = planned
         self.progress = Progress()
+        self.snapshot: Mapping[str, np.ndarray] | None = None
         self.kept: np.ndarray | None = None
         self._stats: dict[str, list[np.ndarray]] = defaultdict(list)
 

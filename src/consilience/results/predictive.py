@@ -221,8 +221,8 @@ def _regression(
 
     count = len(outcomes)
     held_out.check_shape(run, task.mean, x, (count,), "task.mean(params, x)")
-    one_sd = value_shape(run, lambda params, _: jnp.asarray(task.sd(params)), x).shape == ()
     held_out.check_shape(run, moments, x, (count, 2), "task.sd(params), one number or one a test row,")
+    one_sd = value_shape(run, lambda params, _: jnp.asarray(task.sd(params)), x).shape == ()
     sums = _Normals(run.copies, outcomes)
     path = _fold(run, moments, x, sums, count, stops, at_once if one_sd else count)
     pit = sums.below / (run.num_draws * run.num_chains)

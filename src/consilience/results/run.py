@@ -14,6 +14,7 @@ from .._types import Batch, Params
 from ..network import Network
 from ..posterior import Layout, Posterior
 from ..runtimes.traffic import Traffic
+from .diagnostics import acceptance, consensus_error
 from .draws import Draws, blocks
 from .summary import Summary, summarize
 
@@ -55,6 +56,7 @@ class Run:
       planned: draws; fewer are there where a run was interrupted.
       posterior: what was sampled, and `shards`, the agents' data: None where the run was loaded without them.
       parameters: how what was sampled lies in a vector; `layout` is of what was kept.
+      dims: names of the axes of what was kept, where the model has some.
       rows: how many examples each agent has.
       moments: running moments, where they were asked for.
       folder: where it is on disk, if it is.
@@ -74,6 +76,7 @@ class Run:
     posterior: Posterior | None = None
     shards: Sequence[Batch] | None = None
     parameters: Layout | None = None
+    dims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     rows: tuple[int, ...] | None = None
     moments: Moments | None = None
     folder: Path | None = None
@@ -131,26 +134,18 @@ class Run:
 
     @cached_property
     def consensus_error(self) -> float:
-        """How far an agent is from the network mean: root mean square over draws and numbers, in posterior sd."""
-        if self.copies == 1 or not self.num_draws or not self.layout.dimension:
-            return 0.0
-        with np.errstate(all="ignore"):  # a diverged run, and one that never moved, have none: NaN or infinite
-            center = sum(block.sum(axis=(0, 1), dtype=float) for block in self.blocks()).mean(axis=0)
-            center = center / (self.num_draws * self.num_chains)
-            apart = spread = 0.0
-            for block in self.blocks():
-                mean = block.mean(axis=2, keepdims=True, dtype=float)
-                apart = apart + ((block - mean) ** 2).mean(axis=2).sum(axis=(0, 1))
-                spread = spread + ((mean - center) ** 2).sum(axis=(0, 1, 2))
-            return float(np.sqrt(np.mean(np.asarray(apart) / np.asarray(spread))))
+        """How far an agent is from the network mean: root mean square over draws and numbers, in posterior sd.
+
+        NaN where no draws tell.
+        """
+        return consensus_error(self)
 
     @cached_property
     def acceptance(self) -> float | None:
         """The fraction of proposals taken, or for NUTS their mean acceptance probability; None without a Metropolis
         step.
         """
-        accepted = self.stats.get("is_accepted", self.stats.get("acceptance_rate"))
-        return None if accepted is None or not accepted.size else float(accepted.mean())
+        return acceptance(self)
 
     @cached_property
     def divergences(self) -> int | None:
@@ -217,7 +212,16 @@ class Run:
 
         return predict(self, function, x, rows_at_once)
 
-    def evaluate(self, test: Batch, *, task: Any = None, ood: Any = None) -> Any:
+    def evaluate(
+        self,
+        test: Batch,
+        *,
+        task: Any = None,
+        ood: Any = None,
+        seen: Sequence[Sequence[int]] | None = None,
+        points: int = 30,
+        rows_at_once: int = 1024,
+    ) -> Any:
         """How well the posterior predictive of each agent does on held-out data: accuracy, NLL, Brier score,
         calibration and more for classifiers, RMSE, NLL and coverage for regressors. Kept with the run, for its report.
 
@@ -226,11 +230,14 @@ class Run:
           task: what is predicted; left out, what the posterior says of itself (`cs.Posterior.classifier` and
             `.regressor` do).
           ood: inputs from elsewhere, that a classifier should be unsure of.
+          seen: the classes that each agent has examples of; left out, those in its shard.
+          points: numbers of draws at which scores of the first draws are taken.
+          rows_at_once: test rows that are computed together. A function that looks across rows needs all.
         """
         from .predictive import evaluate
         from .saved_scores import save_scores
 
-        scores = evaluate(self, test, task=task, ood=ood)
+        scores = evaluate(self, test, task=task, ood=ood, seen=seen, points=points, rows_at_once=rows_at_once)
         self.__dict__["evaluation"] = scores
         if self.folder is not None:
             save_scores(self.folder, scores)

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import networkx as nx
 import numpy as np
@@ -33,11 +34,12 @@ from ..posterior import Layout
 from ..runtimes import Chunk
 from .draws import DiskDraws, rows_at_once
 from .files import durable_zarr, locked, remove_partial, write_whole
-from .identity import Table, check_same
+from .identity import FORMAT, Table, check_same
 from .progress import Progress
 
 RUN, CHECKPOINT, DRAWS, NETWORK, SCORES = "run.toml", "checkpoint.npz", "draws.zarr", "network.npz", "scores.json"
 POSTERIOR, STATS, SUBPOSTERIORS = "posterior", "sample_stats", "subposteriors"
+LONGEST_NAME = 200  # bytes
 SAMPLING_SHARE = 9  # of the time, for one that saving the state takes
 
 
@@ -69,6 +71,7 @@ class Store:
         self.snapshot: Mapping[str, np.ndarray] | None = None
         self._arrays: dict[str, Any] = {}
         self._saved, self._cost = -np.inf, 0.0
+        _check_folder(folder, kept)
         self._lock = locked(folder)
         try:
             self._begin(network, resume)
@@ -91,12 +94,12 @@ class Store:
                     f"{self.folder} has {self.progress.drawn} draws, more than num_samples = {self.planned}. Write "
                     f"num_samples={self.progress.drawn} or more, or cs.load({str(self.folder)!r})."
                 )
-        elif any(not path.name.startswith(".") for path in self.folder.iterdir()):
-            raise ValueError(f"{self.folder} holds other files. Name a new folder: out={str(self.folder / 'run')!r}.")
+            if self.progress.drawn:
+                disk_draws(self.folder, self.kept, self.progress.drawn, (1, 1), self.group)  # refuses a folder without
         remove_partial(self.folder)
-        self._say("running")
         edges = np.array(network.edges, dtype=int).reshape(-1, 2)
         write_whole(self.folder / NETWORK, _npz({"edges": edges, "weights": network.edge_weights}))
+        self._say("running")  # last: a folder with a run.toml can be read
 
     def append(self, chunk: Chunk, first: int) -> None:
         """Write a chunk's draws and figures as draws `first` and on."""
@@ -135,8 +138,10 @@ class Store:
 
     def finish(self, status: str) -> None:
         """Say how the run ended, and let go of the folder."""
-        self._say(status)
-        self._lock.close()
+        try:
+            self._say(status)
+        finally:
+            self._lock.close()
 
     def _say(self, status: str) -> None:
         self.identity = {**self.identity, "status": status}
@@ -161,7 +166,7 @@ class Store:
         return root.create_array(
             path,
             shape=shape,
-            chunks=(min(self.planned, rows_at_once(shape, values.dtype)), *(max(1, n) for n in shape[1:])),
+            chunks=(rows_at_once(shape, values.dtype), *(max(1, n) for n in shape[1:])),
             dtype=values.dtype,
             compressors=zarr.codecs.BloscCodec(cname="lz4", clevel=1, shuffle="bitshuffle"),
             fill_value=np.nan,
@@ -192,27 +197,38 @@ def disk_draws(
 ) -> DiskDraws:
     """What is kept of a run's draws, read when it is sliced. `lanes`: chains and copies, where nothing is there."""
     path = folder / DRAWS / group_name
-    if not path.exists() or not kept.names:
-        return DiskDraws([], length if not kept.names else 0, lanes, kept)
+    if not length or not kept.names:
+        return DiskDraws([], length, lanes, kept)
+    if not path.exists():  # or what is missing would read as NaN
+        raise ValueError(f"{folder} has lost its draws: there is no {DRAWS}/{group_name} in it.")
     group = require("zarr", "store").open_group(path, mode="r")
     return DiskDraws([group[name] for name in kept.names], length, lanes, kept)
 
 
 def read_run(folder: Path) -> Table:
-    """The folder's run.toml; refuses a folder that has none."""
+    """The folder's run.toml; refuses a folder that has none, or one that this version did not write."""
     try:
-        return tomllib.loads((folder / RUN).read_text())
+        record = tomllib.loads((folder / RUN).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         raise ValueError(f"{folder} holds no run: there is no {RUN} in it.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{folder / RUN} is damaged: {error}. Its draws are in {DRAWS}, which xarray opens.") from None
+    if record.get("format") != FORMAT:
+        raise ValueError(
+            f"{folder / RUN} has format {record.get('format')!r}; this version of consilience reads {FORMAT}."
+        )
+    return record
 
 
 def read_checkpoint(folder: Path) -> tuple[Progress, Mapping[str, np.ndarray] | None]:
     """How far the run has come, and the state to go on from; None before the first checkpoint."""
     try:
-        with np.load(folder / CHECKPOINT) as saved:
-            arrays = dict(saved)
+        with (folder / CHECKPOINT).open("rb") as file:
+            arrays = dict(np.load(file))
     except FileNotFoundError:
         return Progress(), None
+    except (ValueError, OSError, EOFError, BadZipFile) as error:
+        raise ValueError(f"{folder / CHECKPOINT} is damaged: {error}. Its draws are in {DRAWS}.") from None
     return Progress(**json.loads(arrays.pop("progress").tobytes())), arrays
 
 
@@ -225,6 +241,17 @@ def read_network(folder: Path, run: Table) -> Network:
     graph.add_edges_from(edges.tolist())
     weights = assemble(facts["agents"], edges, values) if facts["weights"] == "given" else facts["weights"]
     return Network(graph, weights, facts["name"])
+
+
+def _check_folder(folder: Path, kept: Layout) -> None:
+    """Refuse a folder with files of somebody else's, and names that are no files' names."""
+    if folder.is_dir() and not (folder / RUN).exists():
+        others = [path.name for path in folder.iterdir() if not path.name.startswith(".") and path.name != NETWORK]
+        if others:
+            raise ValueError(f"{folder} holds other files. Name a new folder: out={str(folder / 'run')!r}.")
+    for name in kept.names:
+        if name.startswith((".", "__")) or name == "zarr.json" or "\0" in name or len(name.encode()) > LONGEST_NAME:
+            raise ValueError(f"the parameter {name[:40]!r} cannot be a folder's name. Rename it, or leave out out=.")
 
 
 def _npz(arrays: Mapping[str, np.ndarray]) -> bytes:

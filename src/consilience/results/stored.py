@@ -45,18 +45,22 @@ def load(
       posterior: what was sampled, for `run.evaluate` and for ArviZ's other groups.
       shards: the agents' data, for the same.
     """
-    folder = Path(path)
+    folder = Path(path).expanduser().absolute()
     if posterior is not None and shards is not None:
         posterior = posterior.bind(shards[0])
-    run = stored_run(folder, None if like is None else Layout.of(like, "like"))
-    return replace(run, posterior=posterior, shards=shards)
+    layout = None
+    if like is not None:  # its form; the digits are the record's
+        layout = Layout.of(like, "like")
+        layout = replace(layout, dtypes=(np.dtype(read_run(folder)["model"]["dtype"]),) * len(layout.names))
+    return replace(stored_run(folder, layout), posterior=posterior, shards=shards)
 
 
-def stored_run(folder: Path, layout: Layout | None = None) -> Run:
-    """Of a folder; `layout`, where the draws' form is known."""
+def stored_run(folder: Path, layout: Layout | None = None, averaged: Layout | None = None) -> Run:
+    """Of a folder; `layout`, where the draws' form is known, and `averaged`, where that of the moments is."""
     record = read_run(folder)
     settings, facts = record["run"], record["sampler"]
     progress, snapshot = read_checkpoint(folder)
+    length = progress.combined if facts["one_shot"] else progress.drawn
     network = read_network(folder, record)
     kept = named_layout(record["model"]["kept"], np.dtype(record["model"]["dtype"]))
     if layout is not None:
@@ -66,13 +70,11 @@ def stored_run(folder: Path, layout: Layout | None = None) -> Run:
     moments = None
     if snapshot is not None and any(name.startswith(MOMENTS) for name in snapshot):
         found = read_moments(snapshot)
-        names, shapes = record["model"]["moments"], record["model"]["moments"].values()
-        # In the order in which the numbers lie, which need not be that of a dictionary.
-        averaged = Layout(None, tuple(map(tuple, shapes)), (found.mean.dtype,) * len(names), tuple(names))
-        moments = moments_of(found, lambda vectors: dict(averaged.leaves(vectors)), network.size)
+        unravel = _by_name(record["model"]["moments"], found.mean.dtype) if averaged is None else averaged.unravel
+        moments = moments_of(found, unravel, network.size)
     return Run(
-        kept=disk_draws(folder, layout or kept, progress.drawn, lanes),
-        raw_stats=DiskStats(folder, progress.drawn),
+        kept=disk_draws(folder, layout or kept, length, lanes),
+        raw_stats=DiskStats(folder, length),
         layout=layout or kept,
         sampler=sampler,
         network=network,
@@ -82,6 +84,7 @@ def stored_run(folder: Path, layout: Layout | None = None) -> Run:
         seconds=progress.seconds,
         planned=settings["num_samples"],
         parameters=named_layout(record["model"]["parameters"], np.dtype(record["model"]["dtype"])),
+        dims={name: tuple(axes) for name, axes in record["dims"].items()},
         rows=tuple(record["data"]["rows"]),
         moments=moments,
         folder=folder,
@@ -100,6 +103,12 @@ def moments_of(found: Accumulated | None, unravel: Callable[[np.ndarray], Params
         return unravel(np.broadcast_to(by_agent, (agents, *by_agent.shape[1:])))
 
     return Moments(draws, shown(mean), shown(squares / max(1, draws)))
+
+
+def _by_name(shapes: Mapping[str, Sequence[int]], dtype: np.dtype) -> Callable[[np.ndarray], dict[str, np.ndarray]]:
+    """Vectors taken apart in the order in which their numbers lie, which need not be that of a dictionary."""
+    order = Layout(None, tuple(map(tuple, shapes.values())), (dtype,) * len(shapes), tuple(shapes))
+    return lambda vectors: dict(order.leaves(vectors))
 
 
 def named_layout(shapes: Mapping[str, Sequence[int]], dtype: np.dtype) -> Layout:

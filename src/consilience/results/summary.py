@@ -10,8 +10,8 @@ import numpy as np
 
 from .._checks import whole_number
 from ..runtimes.traffic import Traffic
-from .diagnostics import FEWEST_DRAWS, all_finite, chain_diagnostics, energy_fractions, mean_and_sd, never_moved
-from .verdict import R_HAT_LIMIT, sentences
+from .diagnostics import acceptance, chain_diagnostics, health, mean_and_sd
+from .verdict import Finding, findings
 
 if TYPE_CHECKING:
     from .run import Run
@@ -25,7 +25,7 @@ class Summary:
     """One row per parameter, and the facts of the run. `print` it, or read `columns`.
 
     Attributes:
-      verdict: what the figures say, in words.
+      findings: what the figures say, one by one; `verdict` has them as a text.
       names: of the parameters, `w[3, 1]`.
       columns: mean, sd, mcse_mean, ess_bulk, ess_tail, r_hat: one array each, in the order of `names`.
       consensus_error: distance of an agent from the network mean, in posterior sd.
@@ -38,7 +38,7 @@ class Summary:
     """
 
     title: str
-    verdict: str
+    findings: tuple[Finding, ...]
     names: tuple[str, ...]
     columns: dict[str, np.ndarray]
     consensus_error: float
@@ -49,6 +49,11 @@ class Summary:
     iterations: int
     traffic: Traffic
     warnings: tuple[str, ...]
+
+    @property
+    def verdict(self) -> str:
+        """What the figures say, in words, the gravest first."""
+        return " ".join(finding.sentence for finding in self.findings)
 
     def __str__(self) -> str:
         shown = self._rows()
@@ -76,7 +81,8 @@ class Summary:
             f"sent             {self.traffic.rounds:,} rounds, {self.traffic.messages:,} messages, "
             f"{self.traffic.bytes / 1e6:,.1f} MB",
         ]
-        return "\n".join(lines + [f"warning: {text}" for text in self.warnings])
+        more = (text for text in self.warnings if text not in self.verdict)
+        return "\n".join([*lines, *(f"warning: {text}" for text in more)])
 
     def _counted(self, name: str, count: int | None) -> list[str]:
         return [] if count is None else [f"{name:<17}{count:,} of {self.iterations:,} iterations"]
@@ -84,8 +90,7 @@ class Summary:
     def _rows(self) -> list[int]:
         if len(self.names) <= SHOWN_ROWS:
             return list(range(len(self.names)))
-        worst = np.argsort(-np.nan_to_num(self.columns["r_hat"], nan=-np.inf), kind="stable")
-        return sorted(int(k) for k in worst[:SHOWN_ROWS])
+        return sorted(int(k) for k in worst_first(self.columns)[:SHOWN_ROWS])
 
 
 def summarize(run: Run, agent: int | None = None, diagnosed: int | None = None) -> Summary:
@@ -98,25 +103,27 @@ def summarize(run: Run, agent: int | None = None, diagnosed: int | None = None) 
         mean, sd = mean_and_sd(run)
         columns = {"mean": mean[copies].mean(axis=0), "sd": sd[copies].mean(axis=0)}
         columns |= chain_diagnostics(run, copies, diagnosed)
-        energy = energy_fractions(run)
-    accepted = run.raw_stats.get("is_accepted", run.raw_stats.get("acceptance_rate"))
-    chosen = slice(None) if agent is None or accepted is None or accepted.shape[2] == 1 else [agent]
-    is_finite = all_finite(run)
-    stuck = int(never_moved(run)[:, copies].sum()) if run.num_draws >= FEWEST_DRAWS and names else 0
+        state = health(run, copies)
+    found = tuple(findings(run, columns, names, state))
     return Summary(
         title=f"{run!r}" + ("" if agent is None else f", agent {agent}"),
-        verdict=" ".join(sentences(run, columns, names, energy, is_finite, stuck)),
+        findings=found,
         names=names,
         columns=columns,
         consensus_error=run.consensus_error,
-        acceptance=None if accepted is None or not accepted.size else float(accepted[:, :, chosen].mean()),
+        acceptance=acceptance(run, agent),
         divergences=run.divergences,
         redone=run.redone,
-        e_bfmi=energy,
+        e_bfmi=state.energy,
         iterations=run.num_draws * run.distinct_chains * run.thin,
         traffic=run.traffic,
-        warnings=_warnings(run, len(copies), columns, is_finite, stuck),
+        warnings=_warnings(run, found, columns),
     )
+
+
+def worst_first(columns: dict[str, np.ndarray]) -> np.ndarray:
+    """Parameters by their R-hat, the largest first, those without one last."""
+    return np.argsort(-np.nan_to_num(columns["r_hat"], nan=-np.inf), kind="stable")
 
 
 def parameter_names(run: Run) -> tuple[str, ...]:
@@ -128,32 +135,10 @@ def parameter_names(run: Run) -> tuple[str, ...]:
     )
 
 
-def _warnings(run: Run, copies: int, columns: dict[str, np.ndarray], is_finite: bool, stuck: int) -> tuple[str, ...]:
-    """What the numbers do not say by themselves, the gravest first."""
-    found = []
-    if run.sampler.bias is not None:
-        found.append(f"biased by design: {run.sampler.bias}")
-    if not is_finite:
-        found.append("not all is finite: the sampler diverged. Use smaller steps.")
-    if run.divergences:
-        found.append(
-            f"{run.divergences} iterations diverged: the posterior has places that these steps are too large for, and "
-            f"draws near them are missing. Raise target_acceptance, or reparametrise."
-        )
-    if run.num_draws < FEWEST_DRAWS:
-        found.append(f"fewer than {FEWEST_DRAWS} draws a chain: neither ESS nor R-hat can be had.")
-    else:
-        if stuck:
-            of = run.num_chains * copies
-            found.append(f"{stuck} of {of} chains never moved: no proposal was taken. Use smaller steps.")
-        if run.num_chains == 1:
-            found.append("one chain: R-hat, which compares chains, says nothing. Use num_chains=4.")
-    diagnosed = int((~np.isnan(columns["ess_bulk"])).sum())
-    high = int((columns["r_hat"] > R_HAT_LIMIT).sum())
-    if high:
-        found.append(
-            f"{high} of {diagnosed} parameters have R-hat above {R_HAT_LIMIT}: the chains have not mixed. Run longer."
-        )
-    if 0 < diagnosed < len(columns["ess_bulk"]):
-        found.append(f"ESS and R-hat were computed for {diagnosed} of {len(columns['ess_bulk'])} parameters.")
-    return tuple(found)
+def _warnings(run: Run, found: tuple[Finding, ...], columns: dict[str, np.ndarray]) -> tuple[str, ...]:
+    """What must be known before the numbers are used, the bias first."""
+    bias = () if run.sampler.bias is None else (f"biased by design: {run.sampler.bias}",)
+    grave = tuple(finding.sentence for finding in found if finding.is_grave)
+    diagnosed, dimension = int((~np.isnan(columns["ess_bulk"])).sum()), len(columns["ess_bulk"])
+    partly = (f"ESS and R-hat were computed for {diagnosed} of {dimension} parameters.",)
+    return bias + grave + (partly if 0 < diagnosed < dimension else ())

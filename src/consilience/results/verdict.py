@@ -3,114 +3,140 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from .diagnostics import FEWEST_DRAWS
+from .diagnostics import FEWEST_DRAWS, Health
 
 if TYPE_CHECKING:
     from .run import Run
 
 R_HAT_LIMIT = 1.01
+R_HAT_APART = 1.1  # above it, chains are in different places
 ESS_PER_CHAIN = 100  # below it, R-hat and ESS are themselves unreliable (Vehtari et al. 2021)
 ENERGY_LIMIT = 0.3
 CONSENSUS_LIMIT = 0.1  # posterior sd
 
 
-def sentences(
-    run: Run,
-    columns: dict[str, np.ndarray],
-    names: tuple[str, ...],
-    energy: np.ndarray | None,
-    is_finite: bool,
-    stuck: int,
-) -> Iterator[str]:
-    """The verdict, the gravest first.
+class Finding(NamedTuple):
+    """Something that a run's figures say.
 
-    Args:
-      columns: of the summary.
-      names: of the parameters, in the columns' order.
-      energy: E-BFMI of every chain.
-      is_finite: all draws and figures.
-      stuck: chains that never moved.
+    Attributes:
+      short: for a cell of a table.
+      sentence: for people who read on.
+      is_grave: whether to think before the draws are used.
     """
+
+    short: str
+    sentence: str
+    is_grave: bool = True
+
+
+def findings(run: Run, columns: dict[str, np.ndarray], names: tuple[str, ...], health: Health) -> Iterator[Finding]:
+    """All of a run, the gravest first. `columns` are the summary's, and `names` those of its parameters."""
     if not run.is_complete:
-        yield f"Unfinished: {run.num_draws:,} of {run.planned:,} draws are there."
-    if not is_finite:
-        yield "The sampler diverged: not all draws are finite numbers, and none should be used."
-        return
-    if not names:
-        yield "No draws were kept, so nothing can be said of how well the chains have mixed."
-        return
-    if run.num_draws < FEWEST_DRAWS:
-        yield f"{run.num_draws} draws a chain are too few to say anything."
-        return
-    if stuck:
-        yield f"{_count(stuck, 'chain')} never moved: no proposal was taken."
-    yield from _mixing(run, columns, names)
-    if run.divergences:
-        yield (
-            f"{_count(run.divergences, 'iteration')} diverged: draws are missing where the posterior is too curved for "
-            f"these steps."
+        yield Finding("unfinished", f"Unfinished: {run.num_draws:,} of {run.planned:,} draws are there.")
+    if not health.draws_finite:
+        yield Finding(
+            "not finite",
+            "Not all draws are finite numbers: the sampler diverged, or what was kept is not a number everywhere. None "
+            "of them should be used.",
         )
-    if energy is not None and (energy < ENERGY_LIMIT).any():
-        yield (
-            f"E-BFMI is {energy.min():.2f} in the worst chain, below {ENERGY_LIMIT}: energies are explored slowly, "
-            f"reparametrise."
+    else:
+        yield from _mixing(run, columns, names, health)
+    if health.draws_finite and not health.stats_finite:
+        yield Finding(
+            "figures not finite",
+            "Some of the sampler's own figures are not finite although all draws are: it diverged. Use smaller steps.",
+        )
+    if run.divergences:
+        yield Finding(
+            f"{run.divergences:,} divergent",
+            f"{_count(run.divergences, 'iteration')} diverged: draws are missing where the posterior is too curved for "
+            f"these steps. Raise target_acceptance, or reparametrise.",
+        )
+    if health.energy is not None and (health.energy < ENERGY_LIMIT).any():
+        yield Finding(
+            f"E-BFMI {health.energy.min():.2f}",
+            f"E-BFMI is {health.energy.min():.2f} in the worst chain, below {ENERGY_LIMIT}: energies are explored "
+            f"slowly, reparametrise.",
         )
     yield from _agreement(run)
     if run.sampler.bias is not None:
-        yield "The sampler does not sample the posterior exactly, which none of these figures can show."
+        yield Finding(
+            "biased", "The sampler does not sample the posterior exactly, which none of these figures can show."
+        )
 
 
-def _mixing(run: Run, columns: dict[str, np.ndarray], names: tuple[str, ...]) -> Iterator[str]:
+def _mixing(run: Run, columns: dict[str, np.ndarray], names: tuple[str, ...], health: Health) -> Iterator[Finding]:
+    if not names:
+        yield Finding("nothing kept", "No parameters were kept, so nothing can be said of how the chains have mixed.")
+        return
+    if run.num_draws < FEWEST_DRAWS:
+        have = "is" if run.num_draws == 1 else "are"
+        yield Finding("too few draws", f"{_count(run.num_draws, 'draw')} a chain {have} too few to say anything.")
+        return
+    if health.stuck:
+        rejected = ": no proposal was taken. Use smaller steps" if run.acceptance == 0 else ""
+        of = health.chains
+        yield Finding(f"{health.stuck} of {of} chains stuck", f"{health.stuck} of {of} chains never moved{rejected}.")
     r_hat, bulk, tail = (columns[name] for name in ("r_hat", "ess_bulk", "ess_tail"))
-    looked_at = int(np.isfinite(bulk).sum())
+    looked_at, vary = int(np.isfinite(bulk).sum()), int((columns["sd"] > 0).sum())
+    if run.num_chains == 1:
+        yield Finding("one chain", "One chain: whether it has found all of the posterior cannot be told from it.")
     if looked_at == 0:
         return
-    looked_at_all = looked_at == len(names)
-    high = int((r_hat > R_HAT_LIMIT).sum())
-    worst = int(np.argmax(np.nan_to_num(r_hat, nan=-np.inf)))  # of one chain there may be none
-    if run.num_chains == 1:
-        yield "One chain: whether it has found all of the posterior cannot be told from it."
-    if high:
-        chains = f"{run.num_chains} chains do not agree" if run.num_chains > 1 else "The chain has not settled"
-        of = (
-            f"{looked_at} parameters"
-            if looked_at_all
-            else f"the {looked_at} parameters looked at ({len(names)} in all)"
-        )
-        yield (
-            f"{chains}: {high} of {of} {'has' if high == 1 else 'have'} R-hat above {R_HAT_LIMIT} (worst "
-            f"{names[worst]}, {r_hat[worst]:.3g}): run longer or reparametrise."
-        )
-    elif run.num_chains > 1:
-        on = (
-            f"all {len(names)} parameters" if looked_at_all else f"the {looked_at} of {len(names)} parameters looked at"
-        )
-        on = "the parameter" if len(names) == 1 else on
-        yield f"{run.num_chains} chains agree on {on}: R-hat at most {r_hat[worst]:.4g}."
+    if run.num_chains > 1:
+        yield _r_hat(run, r_hat, names, looked_at, vary)
     least = (float(np.nanmin(bulk)), float(np.nanmin(tail)))
-    enough = ESS_PER_CHAIN * run.num_chains
     said = f"At least {least[0]:,.0f} effective draws in the bulk and {least[1]:,.0f} in the tails of each"
+    enough = ESS_PER_CHAIN * run.num_chains
     if min(least) < enough:
-        said += f"; with fewer than {enough}, means and intervals are rough, and so is R-hat: run longer"
-    yield f"{said}."
+        rough = "means and intervals are rough" + (", and so is R-hat" if run.num_chains > 1 else "")
+        yield Finding(f"ESS {min(least):,.0f}", f"{said}; with fewer than {enough}, {rough}: run longer.")
+    else:
+        yield Finding("enough draws", f"{said}.", is_grave=False)
 
 
-def _agreement(run: Run) -> Iterator[str]:
+def _r_hat(run: Run, r_hat: np.ndarray, names: tuple[str, ...], looked_at: int, vary: int) -> Finding:
+    """Whether the chains agree, on the parameters that were looked at; those that never vary have no R-hat."""
+    worst = int(np.nanargmax(r_hat))
+    high = int((r_hat > R_HAT_LIMIT).sum())
+    what = f"parameter{'' if looked_at == 1 else 's'}{'' if vary == len(names) else ' that vary'}"
+    if looked_at == vary:
+        scope, all_of_it = f"{looked_at} {what}", "the parameter" if looked_at == 1 else f"all {looked_at} {what}"
+    else:
+        scope = all_of_it = f"the {looked_at} of {vary} {what} that were looked at"
+    if not high:
+        sentence = f"{run.num_chains} chains agree on {all_of_it}: R-hat at most {r_hat[worst]:.3f}."
+        return Finding("chains agree", sentence, is_grave=False)
+    apart = f"{run.num_chains} chains do not agree: " if r_hat[worst] > R_HAT_APART else ""
+    have = "has" if high == 1 else "have"
+    return Finding(
+        f"R-hat {r_hat[worst]:.4g}",
+        f"{apart}{high} of {scope} {have} R-hat above {R_HAT_LIMIT} (worst {names[worst]}, {r_hat[worst]:.4g}): run "
+        f"longer or reparametrise.",
+    )
+
+
+def _agreement(run: Run) -> Iterator[Finding]:
     if run.network.size == 1:
         return
+    error = run.consensus_error
     if run.sampler.replicated:
         redone = "" if not run.redone else f" {_count(run.redone, 'iteration')} had to be redone for it."
-        yield f"All agents hold the same chain.{redone}"
+        same = f"All agents hold the same chain{'s' * (run.num_chains > 1)}.{redone}"
+        yield Finding("agents agree", same, is_grave=False)
     elif run.copies == 1:
-        yield "All agents hold the same draws."
+        yield Finding("agents agree", "All agents hold the same draws.", is_grave=False)
+    elif np.isnan(error):
+        yield Finding("agreement unknown", "How far agents are apart cannot be told from what was kept.")
+    elif error > CONSENSUS_LIMIT:
+        far = "That is far: what one agent says is not what another does."
+        yield Finding(f"agents {error:.2g} sd apart", f"Agents differ by {error:.2g} posterior sd. {far}")
     else:
-        error = run.consensus_error
-        far = " That is far: what one agent says is not what another does." if error > CONSENSUS_LIMIT else ""
-        yield f"Agents differ by {error:.2g} posterior sd.{far}"
+        yield Finding("agents agree", f"Agents differ by {error:.2g} posterior sd.", is_grave=False)
 
 
 def _count(number: int, what: str) -> str:

@@ -9,9 +9,8 @@ from types import TracebackType
 import numpy as np
 
 from ..runtimes import Chunk
-from .memory import Memory
 from .progress import Progress
-from .store import Store
+from .sink import Sink
 
 Snapshot = Callable[[], dict[str, np.ndarray]]
 
@@ -24,7 +23,7 @@ class Writer:
       report: called with the number of iterations that are safe since it was called last.
     """
 
-    def __init__(self, sink: Memory | Store, report: Callable[[int], None]) -> None:
+    def __init__(self, sink: Sink, report: Callable[[int], None]) -> None:
         self._sink, self._report = sink, report
         self._thread = ThreadPoolExecutor(1)
         self._pending: Future[bool] | None = None

@@ -30,7 +30,8 @@ class Fingerprint(NamedTuple):
 
 def fingerprint(*traced: Any) -> Fingerprint:
     """Of closed jaxprs: their texts, and the values of all constants in them."""
-    text = re.sub(r"0x[0-9a-fA-FX]+", "", "\n".join(map(str, traced)))  # addresses are chance
+    text = "\n".join(part.pretty_print(use_color=False) for part in traced)  # jax colours texts in a terminal
+    text = re.sub(r"0x[0-9a-fA-FX]+", "", text)  # addresses are chance
     digest = hashlib.sha256(text.encode())
     for value in (value for part in traced for value in _constants(part)):
         if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
@@ -38,7 +39,8 @@ def fingerprint(*traced: Any) -> Fingerprint:
         array = np.asarray(value)
         digest.update(f"{array.dtype}{array.shape}".encode())
         digest.update(array.tobytes())
-    return Fingerprint(digest.hexdigest(), "callback" in text)
+    calls_python = any("callback" in equation.primitive.name for part in traced for equation in _equations(part))
+    return Fingerprint(digest.hexdigest(), calls_python)
 
 
 def _constants(part: Any) -> Iterator[Any]:
@@ -46,9 +48,21 @@ def _constants(part: Any) -> Iterator[Any]:
     yield from getattr(part, "consts", ())
     for equation in getattr(part, "jaxpr", part).eqns:
         yield from (atom.val for atom in equation.invars if hasattr(atom, "val"))
-        for parameter in jax.tree.leaves(equation.params, is_leaf=_is_jaxpr):
-            if _is_jaxpr(parameter):
-                yield from _constants(parameter)
+        for inner in _inner(equation):
+            yield from _constants(inner)
+
+
+def _equations(part: Any) -> Iterator[Any]:
+    """Of a jaxpr and of all jaxprs in it."""
+    for equation in getattr(part, "jaxpr", part).eqns:
+        yield equation
+        for inner in _inner(equation):
+            yield from _equations(inner)
+
+
+def _inner(equation: Any) -> Iterator[Any]:
+    """The jaxprs that an equation applies."""
+    yield from filter(_is_jaxpr, jax.tree.leaves(equation.params, is_leaf=_is_jaxpr))
 
 
 def _is_jaxpr(value: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,9 +17,9 @@ MOMENTS = "moments "  # how their names in a snapshot begin
 class Accumulated(NamedTuple):
     """Of the values x_1 ... x_n seen so far, by Welford's recurrence, which loses no digits to a large mean."""
 
-    draws: jax.Array  # n
-    mean: jax.Array  # Σ x_k / n
-    squares: jax.Array  # Σ (x_k - mean)²
+    draws: Any  # n
+    mean: Any  # Σ x_k / n
+    squares: Any  # Σ (x_k - mean)²
 
 
 def nothing_accumulated(lanes: tuple[int, ...], layout: Layout) -> Accumulated:
@@ -37,5 +37,5 @@ def accumulate(so_far: Accumulated, value: jax.Array) -> Accumulated:
 
 
 def read_moments(snapshot: Mapping[str, np.ndarray]) -> Accumulated:
-    """Out of a snapshot that has them."""
-    return Accumulated(*(jnp.asarray(snapshot[f"{MOMENTS}{name}"]) for name in Accumulated._fields))
+    """Out of a snapshot that has them, as numpy arrays: jax may not be set to hold their digits."""
+    return Accumulated(*(snapshot[f"{MOMENTS}{name}"] for name in Accumulated._fields))

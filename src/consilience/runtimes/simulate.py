@@ -182,7 +182,7 @@ class Simulation:
         """Go on from a snapshot of the same run."""
         self.state = from_arrays(self.state, snapshot)
         if self.moments is not None:
-            self.moments = read_moments(snapshot)
+            self.moments = jax.tree.map(jnp.asarray, read_moments(snapshot))
 
     def advance(self, draws: int, thin: int, seen: bool = True) -> Chunk:
         """`draws` × `thin` iterations, of which every `thin`-th is kept; at most the buffer's number of draws.
@@ -247,7 +247,7 @@ class Compiled(NamedTuple):
     advance: Any
 
 
-_kept: OrderedDict[Program, Compiled] = OrderedDict()
+_cache: OrderedDict[Program, Compiled] = OrderedDict()
 
 
 def _compiled(
@@ -257,17 +257,17 @@ def _compiled(
 
     Compiled at once and for good: traced later, the model's own code might have come to mean something else.
     """
-    if program not in _kept:
+    if program not in _cache:
         count = jnp.int32(1)
         advance = jax.jit(partial(_advance, program, model), donate_argnames=("state", "moments"))
-        _kept[program] = Compiled(
+        _cache[program] = Compiled(
             jax.jit(partial(_start, model)).lower(inputs, positions).compile(),
             advance.lower(inputs, state, moments, count, count, count).compile(),
         )
-    _kept.move_to_end(program)
-    while len(_kept) > COMPILED_PROGRAMS:
-        _kept.popitem(last=False)
-    return _kept[program]
+    _cache.move_to_end(program)
+    while len(_cache) > COMPILED_PROGRAMS:
+        _cache.popitem(last=False)
+    return _cache[program]
 
 
 def _over_agents(function: Any, in_axes: Any, out_axes: Any = 0) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from ..results import Run, Summary
+from ..results.summary import worst_first
 from .numbers import count, number, percent
 from .style import MOST_SERIES
 
@@ -16,7 +18,7 @@ SHOWN_PARAMETERS = 6
 
 
 @dataclass(frozen=True, eq=False)
-class View:
+class Reading:
     """A run under the name that the page gives it.
 
     Attributes:
@@ -39,10 +41,9 @@ class View:
         return self.run.copies == 1 and self.agents > 1
 
     @property
-    def warnings(self) -> list[str]:
-        """The summary's, without that of the sampler's bias, which the page says by itself."""
-        bias = self.run.sampler.bias
-        return [warning for warning in self.summary.warnings if bias is None or bias not in warning]
+    def grave(self) -> tuple[str, ...]:
+        """What must be known before the run is used, each in a few words."""
+        return tuple(finding.short for finding in self.summary.findings if finding.is_grave)
 
     @cached_property
     def farthest_agent(self) -> int:
@@ -61,7 +62,7 @@ class View:
         """The draws of one agent's chains, (chain, draw): of the agent farthest from the others."""
         return self.series[name][:, :, self.farthest_agent].T
 
-    def per_agent(self, name: str) -> dict[str, np.ndarray]:
+    def curves(self, name: str) -> dict[str, np.ndarray]:
         """The draws behind each marginal: of agents, or of chains where all agents hold the same."""
         series = self.series[name]
         if self.run.copies == 1:
@@ -124,32 +125,35 @@ def some(total: int) -> list[int]:
     return np.unique(np.linspace(0, total - 1, min(total, MOST_SERIES)).round().astype(int)).tolist()
 
 
-def views(runs: Mapping[str, Run]) -> tuple[list[View], tuple[str, ...]]:
+def readings(runs: Mapping[str, Run]) -> tuple[list[Reading], tuple[str, ...]]:
     """The runs, and the names of the parameters by which they are compared: of those they share, the worst mixed."""
     summaries = {name: run.summary() for name, run in runs.items()}
-    compared: tuple[str, ...] = ()
-    if len(runs) > 1:
-        r_hats = [
-            dict(zip(summary.names, np.nan_to_num(summary.columns["r_hat"], nan=-np.inf), strict=True))
-            for summary in summaries.values()
-        ]
-        shared = [k for k in r_hats[0] if all(k in of_run for of_run in r_hats)]
-        worst = sorted(shared, key=lambda k: -max(of_run[k] for of_run in r_hats))[:SHOWN_PARAMETERS]
-        compared = tuple(k for k in shared if k in worst)
+    shared = shared_names(list(summaries.values()))
+    r_hats = [
+        dict(zip(summary.names, summary.columns["r_hat"], strict=True))
+        for summary in list(summaries.values())[:MOST_SERIES]
+    ]
+    largest = [np.fmax.reduce([of_run[k] for of_run in r_hats if k in of_run]) for k in shared]
+    compared = tuple(shared[k] for k in worst_places({"r_hat": np.array(largest)}, SHOWN_PARAMETERS))
     found = []
     for name, run in runs.items():
         summary = summaries[name]
-        shown = _worst_mixed(summary)
-        places = [summary.names.index(k) for k in dict.fromkeys([*shown, *compared])]
-        found.append(View(name, run, summary, shown, _series(run, summary.names, places)))
+        shown = tuple(summary.names[k] for k in worst_places(summary.columns, SHOWN_PARAMETERS))
+        place_of = {k: place for place, k in enumerate(summary.names)}
+        places = [place_of[k] for k in dict.fromkeys([*shown, *compared]) if k in place_of]
+        found.append(Reading(name, run, summary, shown, _series(run, summary.names, places)))
     return found, compared
 
 
-def _worst_mixed(summary: Summary) -> tuple[str, ...]:
-    """The parameters with the largest R-hat, then the lowest ESS, in the order of the model."""
-    r_hat, ess = summary.columns["r_hat"], summary.columns["ess_bulk"]
-    order = np.lexsort((np.nan_to_num(ess, nan=np.inf), -np.nan_to_num(r_hat, nan=-np.inf, posinf=np.inf)))
-    return tuple(summary.names[k] for k in sorted(order[:SHOWN_PARAMETERS].tolist()))
+def shared_names(summaries: Sequence[Summary]) -> list[str]:
+    """Names that are in at least two of the runs drawn together, in the order of the models."""
+    counted = Counter(name for summary in summaries[:MOST_SERIES] for name in summary.names)
+    return [name for name, runs in counted.items() if runs > 1]
+
+
+def worst_places(columns: dict[str, np.ndarray], most: int) -> list[int]:
+    """Places of so many parameters that have mixed worst, in the order of the model."""
+    return sorted(int(k) for k in worst_first(columns)[:most])
 
 
 def _series(run: Run, names: Sequence[str], places: list[int]) -> dict[str, np.ndarray]:

@@ -1,0 +1,128 @@
+"""Checks of a NumPyro model on rows of data: that it takes them one by one, and that each is possible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import checkify
+
+from .._types import Batch, Params
+
+ROWS_COMPARED = 4
+Values = dict[str, Any]  # latent variables, constrained
+Observed = Callable[[Values, Batch], Mapping[str, tuple[jax.Array, jax.Array]]]
+
+
+def check_rows_apart(
+    log_likelihood: Callable[[Params, Batch], jax.Array], points: Callable[[], Params], batch: Batch
+) -> None:
+    """Refuse a likelihood of one row that changes with the others.
+
+    A few rows that lie apart, and rows made from them that are unlike each other, are given to the model together and
+    one by one: a single row of data is as good as many.
+
+    Args:
+      log_likelihood: of a batch, one number per row.
+      points: parameters to compare at, stacked.
+      batch: of one agent.
+    """
+    rows = np.linspace(0, len(jax.tree.leaves(batch)[0]) - 1, ROWS_COMPARED).astype(int)
+    random = np.random.default_rng(0)
+    some = jax.tree.map(lambda leaf: _with_others(np.asarray(leaf[rows]), random), batch)
+    with jax.default_matmul_precision("highest"):
+        together, apart = _together_and_apart(log_likelihood, points, some)
+    if not np.allclose(together, apart, rtol=1e-3, atol=1e-3, equal_nan=True):
+        raise ValueError(
+            "the likelihood of a row depends on the other rows of its batch, and agents would compute it from "
+            "different rows. Compute means, ranks and lags of the data before they are dealt out to the agents, "
+            "and pass them as columns of the batch."
+        )
+
+
+def _with_others(rows: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """The rows, and as many that differ from them: numbers of the same sign, and flags."""
+    if rows.dtype == bool:
+        others = random.integers(2, size=rows.shape) == 1
+    elif jnp.issubdtype(rows.dtype, jnp.integer):
+        wide = rows.astype(np.int64)
+        others = np.maximum(wide + random.integers(-1, 3, size=rows.shape), np.minimum(wide, 0))
+    else:
+        factors = random.uniform(0.5, 1.5, size=rows.shape)
+        others = np.where(rows == 0, factors - 0.5, factors * rows)
+    return np.concatenate([rows, others.astype(rows.dtype)])
+
+
+@jax.jit(static_argnums=(0, 1))
+def _together_and_apart(
+    log_likelihood: Callable[[Params, Batch], jax.Array], points: Callable[[], Params], batch: Batch
+) -> tuple[jax.Array, jax.Array]:
+    def at(params: Params) -> tuple[jax.Array, jax.Array]:
+        def alone(row: Batch) -> jax.Array:
+            return log_likelihood(params, jax.tree.map(lambda leaf: leaf[None], row))[0]
+
+        return log_likelihood(params, batch), jax.vmap(alone)(batch)
+
+    return jax.vmap(at)(points())
+
+
+def check_each_row(
+    agent: int,
+    values: Callable[[Params], Values],
+    observed: Observed,
+    params: Params,
+    batch: Batch,
+    dummy: Batch,
+) -> None:
+    """Refuse values outside of the support of their distribution, and indices outside of what they index, which would
+    not show later: jax takes the nearest element for one that is not there.
+
+    An index that a row of the dummy batch leads to as well is not the row's: checkify takes some that are right for
+    wrong ones. It tells the first alone, so that such an index hides those after it.
+
+    Args:
+      agent: whose batch it is.
+      values: the latent variables of parameters. Their transforms are not checked: they do not see the batch.
+      observed: of a batch of one row, by site: whether its value is possible, and the value.
+      params: where to run the model.
+      batch: the agent's.
+      dummy: a batch of the same form.
+    """
+    rows = len(jax.tree.leaves(batch)[0])
+    # Filled up to a power of two, so that agents with unlike numbers of rows share compiled code.
+    filled = np.arange(1 << (rows - 1).bit_length()) % rows
+    with_dummy = jax.tree.map(
+        lambda leaf, like: np.concatenate([np.asarray(leaf)[filled], np.asarray(like[:1], leaf.dtype)]), batch, dummy
+    )
+    error, sites = jax.device_get(_row_by_row(values, observed, params, with_dummy))
+    for name, (inside, found) in sites.items():
+        for row in np.flatnonzero(~inside[:rows])[:1]:
+            raise ValueError(
+                f"agent {agent}: {name!r} is {found[row]} in row {row}, which its distribution cannot give. "
+                f"Correct the row, or observe {name!r} with a distribution that can."
+            )
+    wrong = _wrong_indices(error)
+    of_dummy = wrong.pop(len(filled), None)
+    for row, what in wrong.items():
+        if what != of_dummy:
+            raise ValueError(
+                f"agent {agent}: row {row} leads the model to an element that is not there, {what} Correct the row, or "
+                f"make the plate as large as all agents' groups are many. Where the model puts another value in its "
+                f"place on purpose, keep the index inside: theta[jnp.clip(index, 0, len(theta) - 1)]."
+            )
+
+
+def _wrong_indices(error: checkify.Error) -> dict[int, str]:
+    """What checkify says of each row that it found fault with."""
+    lines = [line.partition(": ") for line in (error.get() or "").splitlines() if line.startswith("at mapped index")]
+    return {int(where.split()[-1]): what.strip() for where, _, what in lines}
+
+
+@jax.jit(static_argnums=(0, 1))
+def _row_by_row(values: Callable[[Params], Values], observed: Observed, params: Params, batch: Batch) -> Any:
+    constrained = values(params)
+    checked = checkify.checkify(observed, errors=checkify.index_checks)
+    return jax.vmap(lambda row: checked(constrained, jax.tree.map(lambda leaf: leaf[None], row)))(batch)

@@ -48,6 +48,11 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def shown(path: Path) -> Path:
+    """As people write it: from where they are, if it lies below."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
 def remove_partial(folder: Path) -> None:
     """Delete what a killed process has left half written."""
     for partial in folder.rglob(".*.partial"):
@@ -60,7 +65,7 @@ def locked(folder: Path) -> IO[bytes]:
         make_folder(folder)
         file = (folder / LOCK).open("ab")
     except (FileExistsError, NotADirectoryError):
-        raise ValueError(f"{folder} is a file, or lies in one. Name a folder.") from None
+        raise ValueError(f"{shown(folder)} is a file, or lies in one. Name a folder.") from None
     try:
         import fcntl
     except ModuleNotFoundError:  # Windows has no such lock
@@ -69,7 +74,9 @@ def locked(folder: Path) -> IO[bytes]:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         file.close()
-        raise ValueError(f"another process is writing to {folder}. Wait for it, or name another folder.") from None
+        raise ValueError(
+            f"another process is writing to {shown(folder)}. Wait for it, or name another folder."
+        ) from None
     return file
 
 

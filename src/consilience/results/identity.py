@@ -18,6 +18,7 @@ from .._types import Batch
 from ..network import Network
 from ..posterior import Layout
 from ..samplers import OneShot, Sampler
+from .files import shown
 
 Table = dict[str, Any]
 
@@ -121,7 +122,7 @@ def check_same(folder: Path, there: Table, here: Table) -> None:
     if causes:
         lines = "\n".join(f"  {line}" for line in causes)
         raise ValueError(
-            f"{folder} holds another run; going on would mix the two:\n{lines}\n"
+            f"{shown(folder)} holds another run; going on would mix the two:\n{lines}\n"
             f"Write the call as it was there, or start a new run with another out=."
         )
 

@@ -33,7 +33,7 @@ from ..network.weights import assemble
 from ..posterior import Layout
 from ..runtimes import Chunk
 from .draws import DiskDraws, rows_at_once
-from .files import durable_zarr, locked, remove_partial, write_whole
+from .files import durable_zarr, locked, remove_partial, shown, write_whole
 from .identity import FORMAT, Table, check_same
 from .progress import Progress
 
@@ -84,15 +84,15 @@ class Store:
             there = read_run(self.folder)
             if not resume:
                 raise ValueError(
-                    f"{self.folder} already holds a run. Write resume=True to go on with it, or another out=."
+                    f"{shown(self.folder)} already holds a run. Write resume=True to go on with it, or another out=."
                 )
             check_same(self.folder, there, self.identity)
             self.identity = {**self.identity, "created": there["created"]}
             self.progress, self.snapshot = read_checkpoint(self.folder)
             if self.planned < self.progress.drawn:
                 raise ValueError(
-                    f"{self.folder} has {self.progress.drawn} draws, more than num_samples = {self.planned}. Write "
-                    f"num_samples={self.progress.drawn} or more, or cs.load({str(self.folder)!r})."
+                    f"{shown(self.folder)} has {self.progress.drawn} draws, more than num_samples = {self.planned}. "
+                    f"Write num_samples={self.progress.drawn} or more, or cs.load({str(shown(self.folder))!r})."
                 )
             if self.progress.drawn:
                 disk_draws(self.folder, self.kept, self.progress.drawn, (1, 1), self.group)  # refuses a folder without
@@ -200,7 +200,7 @@ def disk_draws(
     if not length or not kept.names:
         return DiskDraws([], length, lanes, kept)
     if not path.exists():  # or what is missing would read as NaN
-        raise ValueError(f"{folder} has lost its draws: there is no {DRAWS}/{group_name} in it.")
+        raise ValueError(f"{shown(folder)} has lost its draws: there is no {DRAWS}/{group_name} in it.")
     group = require("zarr", "store").open_group(path, mode="r")
     return DiskDraws([group[name] for name in kept.names], length, lanes, kept)
 
@@ -210,12 +210,14 @@ def read_run(folder: Path) -> Table:
     try:
         record = tomllib.loads((folder / RUN).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
-        raise ValueError(f"{folder} holds no run: there is no {RUN} in it.") from None
+        raise ValueError(f"{shown(folder)} holds no run: there is no {RUN} in it.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{folder / RUN} is damaged: {error}. Its draws are in {DRAWS}, which xarray opens.") from None
+        raise ValueError(
+            f"{shown(folder / RUN)} is damaged: {error}. Its draws are in {DRAWS}, which xarray opens."
+        ) from None
     if record.get("format") != FORMAT:
         raise ValueError(
-            f"{folder / RUN} has format {record.get('format')!r}; this version of consilience reads {FORMAT}."
+            f"{shown(folder / RUN)} has format {record.get('format')!r}; this version of consilience reads {FORMAT}."
         )
     return record
 
@@ -228,7 +230,7 @@ def read_checkpoint(folder: Path) -> tuple[Progress, Mapping[str, np.ndarray] | 
     except FileNotFoundError:
         return Progress(), None
     except (ValueError, OSError, EOFError, BadZipFile) as error:
-        raise ValueError(f"{folder / CHECKPOINT} is damaged: {error}. Its draws are in {DRAWS}.") from None
+        raise ValueError(f"{shown(folder / CHECKPOINT)} is damaged: {error}. Its draws are in {DRAWS}.") from None
     return Progress(**json.loads(arrays.pop("progress").tobytes())), arrays
 
 
@@ -248,7 +250,9 @@ def _check_folder(folder: Path, kept: Layout) -> None:
     if folder.is_dir() and not (folder / RUN).exists():
         others = [path.name for path in folder.iterdir() if not path.name.startswith(".") and path.name != NETWORK]
         if others:
-            raise ValueError(f"{folder} holds other files. Name a new folder: out={str(folder / 'run')!r}.")
+            raise ValueError(
+                f"{shown(folder)} holds other files. Name a new folder: out={str(shown(folder) / 'run')!r}."
+            )
     for name in kept.names:
         if name.startswith((".", "__")) or name == "zarr.json" or "\0" in name or len(name.encode()) > LONGEST_NAME:
             raise ValueError(f"the parameter {name[:40]!r} cannot be a folder's name. Rename it, or leave out out=.")

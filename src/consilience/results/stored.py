@@ -12,6 +12,7 @@ import numpy as np
 from .._types import Batch, Params
 from ..posterior import Layout, Posterior
 from ..runtimes.moments import MOMENTS, Accumulated, read_moments
+from .files import shown
 from .identity import Table
 from .run import Moments, Run
 from .store import DiskStats, disk_draws, read_checkpoint, read_network, read_run
@@ -123,8 +124,8 @@ def _check_form(folder: Path, layout: Layout, kept: Layout) -> None:
     for name in sorted(wanted.keys() | found.keys()):
         if wanted.get(name) != found.get(name):
             raise ValueError(
-                f"like: {name} has shape {wanted.get(name, 'none')}, in {folder} it has {found.get(name, 'none')}. "
-                f"Pass parameters of the model that was sampled, or leave out like=."
+                f"like: {name} has shape {wanted.get(name, 'none')}, in {shown(folder)} it has "
+                f"{found.get(name, 'none')}. Pass parameters of the model that was sampled, or leave out like=."
             )
 
 

@@ -22,8 +22,7 @@ BLOCK = 64  # draws
 
 def distinct(run: cs.Run) -> np.ndarray:
     """The draws (draw, chain, agent, parameter), one agent's where all hold the same."""
-    shared = run.positions.strides[2] == 0
-    return run.positions[:, :, :1] if shared else run.positions
+    return run.positions[:, :, : run.copies]
 
 
 def is_finite(run: cs.Run) -> bool:
@@ -93,7 +92,7 @@ def cost(done: cs.Run, recipe: Recipe, length: Length, warm_up: Callable[[], cs.
     if steps is None:
         gradients = float(recipe.gradients * length.kept * done.positions.shape[1])
     else:
-        gradients = float(steps.sum(dtype=float) / done.network.size * length.thin)
+        gradients = float(steps.mean(axis=2, dtype=float).sum() * length.thin)  # of one agent
     rounds, messages, sent_bytes = sent.tolist()
     return {"gradients": gradients, "rounds": rounds, "messages": messages, "megabytes": sent_bytes / 1e6}
 

@@ -50,6 +50,9 @@ def test_equals_the_algorithm_in_plain_numpy(name, network, batch_size):
     expected = gossip_langevin(name, target, network.weights, noise, target.mean + 1, **settings(name, 0.004))
     assert np.abs(expected).max() < 100
     np.testing.assert_allclose(chunk.positions[:, 0], expected, rtol=1e-9, atol=1e-10)
+    if network.size > 1:
+        apart = np.sqrt(((expected - expected.mean(axis=1, keepdims=True)) ** 2).mean(axis=-1))
+        np.testing.assert_allclose(chunk.stats.pop("disagreement")[:, 0], apart, rtol=1e-6)
     assert chunk.stats == {}
 
 

@@ -38,7 +38,7 @@ def demo(
     """Five agents on a ring, two classes of handwritten digits each, learn all ten together.
 
     Runs exact decentralized NUTS, the corrected decentralized MALA, the paper's samplers, and an exact
-    reference on pooled data, in about two minutes. Prints a table, and saves it with a figure and a page about
+    reference on pooled data, in two to three minutes. Prints a table, and saves it with a figure and a page about
     all runs.
 
     Example: consilience demo --out demo-output --seed 1

@@ -6,8 +6,7 @@ import numpy as np
 
 import consilience as cs
 from consilience.posterior import Layout, stack_shards
-from consilience.runtimes import Simulation
-from consilience.runtimes.simulate import _noise
+from consilience.runtimes import Simulation, loop
 
 
 def simulation(target, network, sampler, start=None, chains=1, seed=0, num_warmup=0, **options):
@@ -29,7 +28,7 @@ def restart(run, shards, start, seed):
 
 def noise_of(run, iterations):
     """The noise of the first iterations, leaves (iteration, agent, ...), of the first chain."""
-    noise = _noise(run.model, run.inputs, jnp.int32(0), iterations)
+    noise = loop.noise_of(run.model, run.inputs, jnp.int32(0), iterations)
     return jax.tree.map(lambda leaf: np.asarray(leaf, float)[:iterations, 0], noise)
 
 

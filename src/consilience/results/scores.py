@@ -7,6 +7,7 @@ predictive is NaN, so is every score of it.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, ClassVar, get_type_hints
@@ -145,7 +146,7 @@ class Coverage(Jsonable):
     covered: np.ndarray
 
 
-class Scores(Jsonable):
+class Scores(Jsonable, ABC):
     """What `evaluate` gives; prints as a table of the agents."""
 
     kind: ClassVar[str]
@@ -156,9 +157,9 @@ class Scores(Jsonable):
         """JSON-able; `scores_from_dict` takes it back."""
         return {"kind": self.kind, **super().to_dict()}
 
+    @abstractmethod
     def _columns(self) -> list[tuple[str, np.ndarray, str]]:
         """Name, a number per agent, and what it is in a line."""
-        raise NotImplementedError
 
     def __str__(self) -> str:
         columns = self._columns()

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -25,17 +25,17 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
-from .._types import Key, LogDensity
-from ..consensus import EdgeLists, edge_lists, no_edges
+from .._types import Key
+from ..consensus import edge_lists, no_edges
 from ..network import Network
-from ..posterior import Layout, LocalLogDensity, Posterior, Shard, StartValues, check_start, start_values
+from ..posterior import Layout, Posterior, Shard, check_start
 from ..posterior.view import View
-from ..samplers import Kernel, Sampler
+from ..samplers import Sampler
 from .fingerprint import fingerprint
-from .lanes import AGENTS, Exchange, LaneNeighbors
-from .moments import MOMENTS, Accumulated, accumulate, nothing_accumulated, read_moments
+from .lanes import Exchange
+from .loop import Inputs, Model, advance_all, buffer_of, move_all, noise_shape, see, start_all
+from .moments import MOMENTS, Accumulated, nothing_accumulated, read_moments
 from .snapshot import from_arrays, to_arrays
 from .traffic import Traffic, price
 
@@ -56,36 +56,6 @@ class Chunk(NamedTuple):
     stats: dict[str, np.ndarray]  # info fields, (draws, chains, copies), averaged over the iterations behind a draw
     iterations: int
     traffic: Traffic
-
-
-class Inputs(NamedTuple):
-    """What the compiled code is applied to."""
-
-    sampler: Sampler
-    lists: EdgeLists
-    root: jax.Array  # of the spanning tree
-    shards: Shard
-    chain_keys: Key  # (chains,)
-
-
-class Model(NamedTuple):
-    """What is sampled, as one lane sees it."""
-
-    posterior: Posterior
-    layout: Layout
-    one_copy: bool  # of the state, for all agents
-    view: View  # of a draw: what is kept
-    averaged: View | None  # of a draw: what running moments are taken of
-
-    def logdensity(self, shard: Shard, size: int) -> LogDensity:
-        """ℓ_i of the vector of parameters."""
-        return LocalLogDensity(self.posterior, self.layout, shard, size)
-
-    def kernel(self, inputs: Inputs, shard: Shard) -> tuple[Kernel, LaneNeighbors]:
-        """One lane's kernel, and the link through which it talks."""
-        neighbors = LaneNeighbors(inputs.lists, inputs.root, self.one_copy)
-        like = jnp.zeros(self.layout.dimension, self.layout.dtype)
-        return inputs.sampler.build(self.logdensity(shard, neighbors.size), neighbors, like), neighbors
 
 
 @dataclass(frozen=True)
@@ -138,14 +108,14 @@ class Simulation:
         self.start_traffic = Traffic()
         view = view or View.of(layout)
         self.model = model = Model(posterior, layout, sampler.replicated and one_copy, view, averaged)
-        start, (state, _) = jax.make_jaxpr(partial(_start, model, observe=self._charge_start), return_shape=True)(
+        start, (state, _) = jax.make_jaxpr(partial(start_all, model, observe=self._charge_start), return_shape=True)(
             self.inputs, positions
         )
-        noise = _noise_shape(model, self.inputs)
-        move = jax.make_jaxpr(partial(_move, model, observe=self._read_off))(self.inputs, noise, state)
+        noise = noise_shape(model, self.inputs)
+        move = jax.make_jaxpr(partial(move_all, model, observe=self._read_off))(self.inputs, noise, state)
         lanes = state.position.shape[:-1]  # chains, and agents where each has a copy
         moments = None if averaged is None else nothing_accumulated(lanes, averaged.layout)
-        seen = jax.make_jaxpr(partial(_seen, model))(_buffer(1, state.position), moments, jnp.int32(1))
+        seen = jax.make_jaxpr(partial(see, model))(buffer_of(1, state.position), moments, jnp.int32(1))
         draw_bytes = max(math.prod(state.position.shape) * layout.dtype.itemsize, view.bytes * math.prod(lanes))
         noise_bytes = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(noise))
         found = fingerprint(start, move, seen)
@@ -239,9 +209,6 @@ class Simulation:
         return max(1, int(CHUNK_SECONDS / self._seconds_per_iteration))
 
 
-# --- compiled ------------------------------------------------------------------------------------------
-
-
 class Compiled(NamedTuple):
     start: Any
     advance: Any
@@ -259,224 +226,14 @@ def _compiled(
     """
     if program not in _cache:
         count = jnp.int32(1)
-        advance = jax.jit(partial(_advance, program, model), donate_argnames=("state", "moments"))
+        advance = jax.jit(
+            partial(advance_all, program.buffer, program.block, model), donate_argnames=("state", "moments")
+        )
         _cache[program] = Compiled(
-            jax.jit(partial(_start, model)).lower(inputs, positions).compile(),
+            jax.jit(partial(start_all, model)).lower(inputs, positions).compile(),
             advance.lower(inputs, state, moments, count, count, count).compile(),
         )
     _cache.move_to_end(program)
     while len(_cache) > COMPILED_PROGRAMS:
         _cache.popitem(last=False)
     return _cache[program]
-
-
-def _over_agents(function: Any, in_axes: Any, out_axes: Any = 0) -> Any:
-    return jax.vmap(function, in_axes=in_axes, out_axes=out_axes, axis_name=AGENTS)
-
-
-def _over_chains(function: Any, in_axes: Any, out_axes: Any = 0) -> Any:
-    return jax.vmap(function, in_axes=in_axes, out_axes=out_axes)
-
-
-def _chain_axes(state: Any) -> Any:
-    """Which fields of a state differ between chains: all but the clock, which stays one number for all."""
-    return type(state)(**{name: None if name == "iteration" else 0 for name in state._fields})
-
-
-def _agent_axes(model: Model, state: Any) -> Any:
-    """Which fields of a state differ between agents: none of a replicated chain's."""
-    return None if model.one_copy else _chain_axes(state)
-
-
-def _start(
-    model: Model,
-    inputs: Inputs,
-    positions: jax.Array,
-    observe: Callable[[list[Exchange]], None] = lambda _: None,
-) -> tuple[Any, StartValues]:
-    """All lanes' first states, and what decides whether they can be started from."""
-
-    def lane(shard: Shard, position: jax.Array) -> Any:
-        kernel, neighbors = model.kernel(inputs, shard)
-        state = kernel.init(position)
-        observe(neighbors.exchanges)
-        return state
-
-    def values(shard: Shard, position: jax.Array) -> StartValues:
-        return start_values(model.posterior, model.layout.unravel(position), shard, len(inputs.lists.row))
-
-    one = jax.eval_shape(_over_agents(lane, (0, None)), inputs.shards, positions[0])
-    of_chain = _over_agents(lane, (0, None), _agent_axes(model, one))
-    state = _over_chains(of_chain, (None, 0), _chain_axes(one))(inputs.shards, positions)
-    return state, lax.map(lambda position: _over_agents(values, (0, None))(inputs.shards, position), positions)
-
-
-def _noise(model: Model, inputs: Inputs, first: jax.Array, count: int) -> Any:
-    """The noise of `count` iterations from `first` on: leaves (iterations, chains, agents, ...).
-
-    What is drawn in common by all agents has no axis of agents.
-    """
-    of_agents = _noise_axis(inputs.sampler)
-
-    def lane(key: Key, shard: Shard) -> Any:
-        return model.kernel(inputs, shard)[0].noise(key)
-
-    def of_chain(key: Key, iteration: jax.Array) -> Any:
-        return _over_agents(lane, (None, 0), of_agents)(jax.random.fold_in(key, iteration), inputs.shards)
-
-    iterations = first + jnp.arange(count)
-    return jax.vmap(_over_chains(of_chain, (0, None)), in_axes=(None, 0))(inputs.chain_keys, iterations)
-
-
-def _noise_axis(sampler: Sampler) -> int | None:
-    return None if sampler.common_noise else 0
-
-
-def _noise_shape(model: Model, inputs: Inputs) -> Any:
-    """Of one iteration."""
-    return jax.eval_shape(lambda i: jax.tree.map(lambda leaf: leaf[0], _noise(model, i, jnp.int32(0), 1)), inputs)
-
-
-def _move(
-    model: Model, inputs: Inputs, noise: Any, state: Any, observe: Callable[[list[Exchange]], None] = lambda _: None
-) -> tuple[Any, Any, jax.Array]:
-    """One iteration of all chains and agents: new state, info, and `counts` of each collective in it.
-
-    While it is traced, `observe` is shown the collectives.
-    """
-
-    def lane(shard: Shard, noise: Any, state: Any) -> Any:
-        kernel, neighbors = model.kernel(inputs, shard)
-        state, info = kernel.move(noise, state)
-        observe(neighbors.exchanges)
-        # The agents' counts are the same; where each has a chain of its own, only the program does not know it.
-        times = [lax.pmax(jnp.asarray(exchange.times, jnp.int32), AGENTS) for exchange in neighbors.exchanges]
-        return state, info, times
-
-    agent_axes, chain_axes = _agent_axes(model, state), _chain_axes(state)
-    of_chain = _over_agents(
-        lane, (0, _noise_axis(inputs.sampler), agent_axes), (agent_axes, None if model.one_copy else 0, None)
-    )
-    state, info, times = _over_chains(of_chain, (None, 0, chain_axes), (chain_axes, 0, 0))(inputs.shards, noise, state)
-    return state, info, _counts(times)
-
-
-def _counts(times: list[jax.Array]) -> jax.Array:
-    """(2, exchanges): how often each happened for the chains together, and added up over them.
-
-    Chains go through their stages side by side: a stage takes as long as its longest chain, and a message carries those
-    chains that still have something to say.
-    """
-    together = [each.max(axis=0).sum() for each in times]
-    by_chains = [each.sum() for each in times]
-    return jnp.array([together, by_chains], jnp.int32).reshape(2, len(times))
-
-
-class Kept(NamedTuple):
-    """A buffer of draws."""
-
-    positions: jax.Array
-    stats: Any
-    counts: jax.Array
-    disagreement: jax.Array | None
-
-
-def _advance(
-    program: Program,
-    model: Model,
-    inputs: Inputs,
-    state: Any,
-    moments: Accumulated | None,
-    draws: jax.Array,
-    thin: jax.Array,
-    seen: jax.Array,
-) -> tuple[Any, Accumulated | None, Kept]:
-    """`draws` × `thin` iterations; the first `seen` of the draws are looked at."""
-    first = state.iteration
-    iterations = draws * thin
-
-    def iterate(step: jax.Array, carry: Any, noise: Any, block_start: jax.Array) -> Any:
-        state, kept = carry
-        now = jax.tree.map(lambda leaf: leaf[step - block_start], noise)
-        state, info, counts = _move(model, inputs, now, state)
-        kept = _keep(kept, step // thin, thin, state.position, info, counts)
-        return state, kept
-
-    def iterate_block(block: jax.Array, carry: Any) -> Any:
-        start = block * program.block
-        noise = _noise(model, inputs, first + start, program.block)
-        end = jnp.minimum(start + program.block, iterations)
-        return lax.fori_loop(start, end, lambda step, carry: iterate(step, carry, noise, start), carry)
-
-    blocks = (iterations + program.block - 1) // program.block
-    state, (positions, stats, counts) = lax.fori_loop(
-        0, blocks, iterate_block, (state, _empty(program.buffer, model, inputs, state))
-    )
-    kept, disagreement, moments = _seen(model, positions, moments, seen)
-    return state, moments, Kept(kept, stats, counts, disagreement)
-
-
-def _seen(
-    model: Model, positions: jax.Array, moments: Accumulated | None, count: jax.Array
-) -> tuple[jax.Array, jax.Array | None, Accumulated | None]:
-    """Of a buffer of draws (draw, chain, [agent,] dimension), the first `count` of which are looked at: what is kept of
-    them, how far each agent is from the mean of all (root mean square over parameters), and the moments.
-
-    One draw after the other, so that the moments are the same however a run is cut into chunks.
-    """
-    lanes = positions.ndim - 2
-    disagreement = None
-    if lanes == 2:
-        apart = positions - positions.mean(axis=-2, keepdims=True)
-        disagreement = jnp.sqrt(jnp.square(apart).mean(axis=-1))
-    if model.view.function is None and model.averaged is None:
-        return positions, disagreement, moments
-
-    def of_lanes(view: View, draw: jax.Array) -> jax.Array:
-        function: Callable[[jax.Array], jax.Array] = view
-        for _ in range(lanes):
-            function = jax.vmap(function)
-        return function(positions[draw])
-
-    def look(draw: jax.Array, carry: Any) -> Any:
-        kept, moments = carry
-        if model.view.function is not None:
-            kept = kept.at[draw].set(of_lanes(model.view, draw))
-        if model.averaged is not None:
-            moments = accumulate(moments, of_lanes(model.averaged, draw))
-        return kept, moments
-
-    kept = positions
-    if model.view.function is not None:
-        layout = model.view.layout
-        kept = jnp.zeros((*positions.shape[:-1], layout.dimension), layout.dtype)
-    kept, moments = lax.fori_loop(0, count, look, (kept, moments))
-    return kept, disagreement, moments
-
-
-def _buffer(draws: int, position: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct((draws, *position.shape), position.dtype)
-
-
-def _empty(draws: int, model: Model, inputs: Inputs, state: Any) -> Any:
-    """The buffer: positions, stats and counts of so many draws."""
-    noise = _noise_shape(model, inputs)
-    _, info, counts = jax.eval_shape(partial(_move, model), inputs, noise, state)
-    stats = jax.tree.map(lambda leaf: jnp.zeros((draws, *leaf.shape), jnp.float32), info)
-    return (
-        jnp.zeros(_buffer(draws, state.position).shape, state.position.dtype),
-        stats,
-        jnp.zeros((draws, *counts.shape), counts.dtype),
-    )
-
-
-def _keep(kept: Any, draw: jax.Array, thin: jax.Array, position: jax.Array, info: Any, counts: jax.Array) -> Any:
-    """Write an iteration to its draw's place: the last position stays, info is averaged, counts are added up."""
-    positions, stats, counted = kept
-    return (
-        positions.at[draw].set(position),
-        jax.tree.map(
-            lambda total, value: total.at[draw].add(value.astype(total.dtype) / thin.astype(total.dtype)), stats, info
-        ),
-        counted.at[draw].add(counts),
-    )

@@ -178,3 +178,24 @@ def test_real_runs_have_all_figures(sampler):
     )
     assert summary.verdict in str(summary).replace("\n", " ")
     assert (summary.e_bfmi is not None) == run.sampler.replicated
+
+
+def test_the_energy_behind_e_bfmi_is_potential_and_kinetic():
+    """Where draws are right, a momentum has kinetic energy d/2 on average, on top of -log π."""
+    run = cs.sample(
+        TARGET.posterior,
+        TARGET.shards,
+        RING,
+        cs.nuts(),
+        init=np.zeros(3, np.float32),
+        num_samples=1000,
+        num_warmup=300,
+        num_chains=2,
+        progress=False,
+    )
+    pooled = cs.pool(TARGET.shards)[0]
+    w = run.draws[0].astype(float)
+    potential = 0.5 * ((pooled["y"] - w @ pooled["x"].T) ** 2).sum(axis=-1) + 0.5 * (w**2).sum(axis=-1)
+    kinetic = run.stats["energy"][0] - potential
+    assert kinetic.min() > -1e-3
+    assert abs(kinetic.mean() - 1.5) < 0.2  # seven standard errors of independent draws

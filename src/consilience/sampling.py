@@ -18,7 +18,7 @@ from ._checks import whole_number
 from ._types import Batch, Key, Params
 from .network import Network
 from .posterior import Layout, Posterior, check_posterior, stack_shards
-from .posterior.layout import RESERVED
+from .posterior.layout import RESERVED, UNNAMED
 from .posterior.shards import check_shards, rows
 from .posterior.view import Keep, View, chosen
 from .results import Run
@@ -52,6 +52,7 @@ def sample(
     seed: int = 0,
     keep: Keep | None = None,
     moments: bool | Callable[[Params], Any] = False,
+    watch: Callable[[Any], Mapping[str, Any]] | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     progress: bool | str = True,
@@ -74,6 +75,8 @@ def sample(
         None: all. An empty list keeps none, for runs of which only `moments` are wanted.
       moments: True: the running mean and variance of every parameter; a jax function of the parameters: of its values.
         They take no memory that grows with the draws; `run.moments` has them.
+      watch: a jax function of the running mean of what `moments` names, that gives a dict of numbers. They are recorded
+        with every draw, as `run.stats`: how an estimate settles, for example the accuracy of the predictive so far.
       out: a folder. Draws go there as they come, instead of staying in memory, and a killed run can be gone on with.
       resume: go on with the run in `out`: after a crash, or for more draws. The draws are those that one uninterrupted
         run would have given. Where there is no run yet, one is started.
@@ -97,6 +100,7 @@ def sample(
     sampler = sampler.resolve(network, layout.dimension, num_warmup)
     view = View.of(layout, chosen(posterior.constrain, keep))
     averaged = _averaged(layout, posterior, moments)
+    watched = _watched(averaged, watch)
     _check_dims(posterior.dims, view.layout)
     if isinstance(sampler, OneShot) and averaged is not None:
         raise ValueError(
@@ -106,7 +110,7 @@ def sample(
     # What a one-shot sampler draws first are not the posterior's draws: they are looked at once they are combined.
     drawn = View.of(layout) if isinstance(sampler, OneShot) else view
     simulation = Simulation(
-        posterior, layout, stacked, network, sampler, positions, for_run, view=drawn, averaged=averaged
+        posterior, layout, stacked, network, sampler, positions, for_run, view=drawn, averaged=averaged, watched=watched
     )
     sink: Memory | Store = Memory(num_samples)
     if out is not None:
@@ -248,6 +252,22 @@ def _averaged(layout: Layout, posterior: Posterior, moments: Any) -> View | None
     if moments is False:
         return None
     return View.of(layout, chosen(posterior.constrain, moments if callable(moments) else None), "moments")
+
+
+def _watched(averaged: View | None, watch: Any) -> View | None:
+    """What is recorded of the running mean."""
+    if watch is None:
+        return None
+    if averaged is None:
+        raise ValueError("watch is of a running mean, and there is none: say of what, moments=...")
+    view = View.of(averaged.layout, watch, "watch")
+    if not view.layout.names or any(view.layout.shapes) or view.layout.names == (UNNAMED,):
+        given = ", ".join(f"{name} {shape}" for name, shape in zip(view.layout.names, view.layout.shapes, strict=True))
+        raise ValueError(
+            f"watch must give a dict of single numbers; it gave {given or 'nothing'}. Write for example "
+            f'watch=lambda mean: {{"error": jnp.abs(mean - truth).max()}}.'
+        )
+    return view
 
 
 def _check_arguments(posterior: Any, network: Any, sampler: Any) -> None:

@@ -14,6 +14,7 @@ from .demo import demo
 from .ending import EXIT_CODES
 from .network import network
 from .report import report
+from .reproduce import reproduce
 from .run import run
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_show_locals=False)
@@ -42,5 +43,5 @@ def _help(command: Callable[..., Any]) -> str:
     return escape("\n\n".join(p if p.startswith(as_they_are) else " ".join(p.split()) for p in paragraphs))
 
 
-for command in (demo, run, report, network):
+for command in (demo, run, report, network, reproduce):
     app.command(help=_help(command), epilog=EXIT_CODES)(command)

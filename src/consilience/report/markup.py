@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 
-EMPTY = {"meta", "line"}
+EMPTY = {"meta", "line", "img"}
 WORDS = {"neighbours", "classes"}  # columns that are no numbers
 
 

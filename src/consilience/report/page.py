@@ -29,7 +29,7 @@ def report(runs: Sequence[Run] | Mapping[str, Run], path: Path, title: str | Non
     if not named:
         raise ValueError("report: no runs were given; write report([run], path).")
     found, compared = readings(named)
-    page = _page(title or _title(found), _body(found, compared), _lead(found))
+    page = whole_page(title or _title(found), _lead(found), _body(found, compared))
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page, encoding="utf-8")
@@ -76,7 +76,8 @@ def _body(found: list[Reading], compared: tuple[str, ...]) -> Markup:
     return join([contents, comparison, *sections])
 
 
-def _page(title: str, body: Markup, lead: Markup) -> str:
+def whole_page(title: str, lead: Markup, body: Markup) -> str:
+    """A page that needs nothing but itself."""
     styles = css_variables() + resources.files(__package__).joinpath("page.css").read_text(encoding="utf-8")
     head = tag(
         "head",

@@ -156,33 +156,61 @@ def _classification(
     classes = held_out.check_shape(run, task.probabilities, x, (len(labels), None), "task.probabilities(params, x)")[1]
     held_out.check_labels(labels, classes)
     held = held_out.seen_classes(run, task, seen, classes)
-    inputs = x if strange is None else jax.tree.map(lambda a, b: np.concatenate([a, b.astype(a.dtype)]), x, strange)
+    inputs = with_strange(x, strange)
     sums = _Probabilities(run.copies, len(jax.tree.leaves(inputs)[0]), classes, labels)
     path = _fold(run, task.probabilities, inputs, sums, len(labels), stops, at_once)
 
     predictive = sums.total / (run.num_draws * run.num_chains)
     copies = [predictive[min(agent, run.copies - 1)] for agent in range(run.network.size)]
-    known = [p[: len(labels)] for p in copies]
+    return classification_scores(
+        copies, labels, held, scores.CumulativeAccuracy(stops, path[:, 0], path[:, 1]), run.num_draws
+    )
+
+
+def with_strange(x: Batch, strange: Batch | None) -> Batch:
+    """Inputs of the test set, and after them those from elsewhere."""
+    return x if strange is None else jax.tree.map(lambda a, b: np.concatenate([a, b.astype(a.dtype)]), x, strange)
+
+
+def classification_scores(
+    predictives: Sequence[np.ndarray],
+    labels: np.ndarray,
+    seen: tuple[tuple[int, ...], ...] | None,
+    cumulative: scores.CumulativeAccuracy,
+    draws: int,
+) -> ClassificationScores:
+    """Of every agent's predictive.
+
+    Args:
+      predictives: one table (rows, classes) an agent: the test rows, and after them those from elsewhere, if any.
+      labels: of the test rows.
+      seen: the classes that each agent has data of.
+      draws: that were averaged, per chain.
+    """
+    known = [p[: len(labels)] for p in predictives]
+    classes = known[0].shape[1]
     right = np.stack([scores.correct(p, labels) for p in known])
     surprise = np.stack([scores.surprise(p, labels) for p in known])
     of_class = np.arange(classes)[:, None] == labels
-    unseen = np.stack([~np.isin(labels, held[a]) if held else np.zeros(len(labels), bool) for a in range(len(known))])
+    unseen = np.stack([~np.isin(labels, seen[a]) if seen else np.zeros(len(labels), bool) for a in range(len(known))])
     reliability = scores.Reliability.of(known, labels)
-    auroc = [scores.auroc(*np.split(scores.entropy(p), [len(labels)])) for p in copies] if strange is not None else None
+    auroc = None
+    if len(predictives[0]) > len(labels):
+        auroc = [scores.auroc(*np.split(scores.entropy(p), [len(labels)])) for p in predictives]
     return ClassificationScores(
         accuracy=right.mean(axis=1),
         nll=surprise.mean(axis=1),
         brier=np.stack([scores.brier(p, labels).mean() for p in known]),
         ece=reliability.ece,
         class_accuracy=np.stack([_mean_where(right, chosen) for chosen in of_class], axis=1),
-        seen=held,
+        seen=seen,
         unseen_accuracy=_mean_where(right, unseen),
         unseen_nll=_mean_where(surprise, unseen),
         reliability=reliability,
-        cumulative=scores.CumulativeAccuracy(stops, path[:, 0], path[:, 1]),
+        cumulative=cumulative,
         ood_auroc=None if auroc is None else np.array(auroc),
         rows=len(labels),
-        draws=run.num_draws,
+        draws=draws,
     )
 
 

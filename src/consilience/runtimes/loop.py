@@ -40,7 +40,8 @@ class Model(NamedTuple):
     layout: Layout
     one_copy: bool  # of the state, for all agents
     view: View  # of a draw: what is kept
-    averaged: View | None  # of a draw: what running moments are taken of
+    averaged: View | None = None  # of a draw: what running moments are taken of
+    watched: View | None = None  # of the running mean: what is recorded with every draw
 
     def logdensity(self, shard: Shard, size: int) -> LogDensity:
         """ℓ_i of the vector of parameters."""
@@ -162,6 +163,7 @@ class Kept(NamedTuple):
     stats: Any
     counts: jax.Array
     disagreement: jax.Array | None
+    watched: jax.Array | None
 
 
 def advance_all(
@@ -201,15 +203,23 @@ def advance_all(
     state, (positions, stats, counts) = lax.fori_loop(
         0, blocks, iterate_block, (state, _empty(buffer, model, inputs, state))
     )
-    kept, disagreement, moments = see(model, positions, moments, seen)
-    return state, moments, Kept(kept, stats, counts, disagreement)
+    seen_of, moments = see(model, positions, moments, seen)
+    return state, moments, Kept(seen_of.kept, stats, counts, seen_of.disagreement, seen_of.watched)
+
+
+class Seen(NamedTuple):
+    """Of a buffer of draws."""
+
+    kept: jax.Array  # what is kept of them
+    disagreement: jax.Array | None  # how far each agent is from the mean of all: root mean square over parameters
+    watched: jax.Array | None  # what is watched of the running mean, up to and with each of them
 
 
 def see(
     model: Model, positions: jax.Array, moments: Accumulated | None, count: jax.Array
-) -> tuple[jax.Array, jax.Array | None, Accumulated | None]:
-    """Of a buffer of draws (draw, chain, [agent,] dimension), the first `count` of which are looked at: what is kept of
-    them, how far each agent is from the mean of all (root mean square over parameters), and the moments.
+) -> tuple[Seen, Accumulated | None]:
+    """What is seen of a buffer of draws (draw, chain, [agent,] dimension), the first `count` of which are looked at,
+    and the moments with them.
 
     One draw after the other, so that the moments are the same however a run is cut into chunks.
     """
@@ -219,28 +229,30 @@ def see(
         apart = positions - positions.mean(axis=-2, keepdims=True)
         disagreement = jnp.sqrt(jnp.square(apart).mean(axis=-1))
     if model.view.function is None and model.averaged is None:
-        return positions, disagreement, moments
+        return Seen(positions, disagreement, None), moments
 
-    def of_lanes(view: View, draw: jax.Array) -> jax.Array:
+    def of_lanes(view: View, vectors: jax.Array) -> jax.Array:
         function: Callable[[jax.Array], jax.Array] = view
         for _ in range(lanes):
             function = jax.vmap(function)
-        return function(positions[draw])
+        return function(vectors)
 
     def look(draw: jax.Array, carry: Any) -> Any:
-        kept, moments = carry
+        kept, watched, moments = carry
         if model.view.function is not None:
-            kept = kept.at[draw].set(of_lanes(model.view, draw))
+            kept = kept.at[draw].set(of_lanes(model.view, positions[draw]))
         if model.averaged is not None:
-            moments = accumulate(moments, of_lanes(model.averaged, draw))
-        return kept, moments
+            moments = accumulate(moments, of_lanes(model.averaged, positions[draw]))
+        if model.watched is not None:
+            watched = watched.at[draw].set(of_lanes(model.watched, moments.mean))
+        return kept, watched, moments
 
-    kept = positions
-    if model.view.function is not None:
-        layout = model.view.layout
-        kept = jnp.zeros((*positions.shape[:-1], layout.dimension), layout.dtype)
-    kept, moments = lax.fori_loop(0, count, look, (kept, moments))
-    return kept, disagreement, moments
+    def room_for(view: View | None) -> jax.Array | None:
+        return None if view is None else jnp.zeros((*positions.shape[:-1], view.layout.dimension), view.layout.dtype)
+
+    kept = positions if model.view.function is None else room_for(model.view)
+    kept, watched, moments = lax.fori_loop(0, count, look, (kept, room_for(model.watched), moments))
+    return Seen(kept, disagreement, watched), moments
 
 
 def buffer_of(draws: int, position: Any) -> jax.ShapeDtypeStruct:

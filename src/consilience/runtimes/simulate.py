@@ -79,6 +79,7 @@ class Simulation:
         machine of its own, and the protocol that keeps the copies alike is put to work.
       view: what is kept of a draw; None: the parameters.
       averaged: what `moments` are taken of, draw by draw; None: of nothing.
+      watched: numbers that say how the running mean settles, recorded with every draw; None: none.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class Simulation:
         one_copy: bool = True,
         view: View | None = None,
         averaged: View | None = None,
+        watched: View | None = None,
     ) -> None:
         self.network = network
         self.copies = 1 if sampler.replicated and one_copy else network.size
@@ -107,12 +109,17 @@ class Simulation:
         self._exchanges: list[Exchange] = []
         self.start_traffic = Traffic()
         view = view or View.of(layout)
-        self.model = model = Model(posterior, layout, sampler.replicated and one_copy, view, averaged)
+        self.model = model = Model(posterior, layout, sampler.replicated and one_copy, view, averaged, watched)
         start, (state, _) = jax.make_jaxpr(partial(start_all, model, observe=self._charge_start), return_shape=True)(
             self.inputs, positions
         )
         noise = noise_shape(model, self.inputs)
-        move = jax.make_jaxpr(partial(move_all, model, observe=self._read_off))(self.inputs, noise, state)
+        move, (_, info, _) = jax.make_jaxpr(partial(move_all, model, observe=self._read_off), return_shape=True)(
+            self.inputs, noise, state
+        )
+        taken = {*info._fields, "disagreement"} & set(watched.layout.names if watched else ())
+        if taken:
+            raise ValueError(f"watch: {min(taken)!r} is a figure of the sampler's own. Give yours another name.")
         lanes = state.position.shape[:-1]  # chains, and agents where each has a copy
         moments = None if averaged is None else nothing_accumulated(lanes, averaged.layout)
         seen = jax.make_jaxpr(partial(see, model))(buffer_of(1, state.position), moments, jnp.int32(1))
@@ -171,6 +178,8 @@ class Simulation:
         stats = kept.stats._asdict()
         if self.copies > 1:
             stats["disagreement"] = kept.disagreement
+        if self.model.watched is not None:
+            stats |= dict(self.model.watched.layout.leaves(np.asarray(kept.watched)))
         chunk = Chunk(
             np.asarray(kept.positions)[:draws].reshape(*chains, kept.positions.shape[-1]).copy(),
             {name: np.asarray(values)[:draws].reshape(chains).copy() for name, values in stats.items()},

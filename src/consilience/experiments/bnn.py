@@ -1,0 +1,230 @@
+"""Two agents with five digits each and a neural network: section 4.4 of the paper, *Bayesian Neural Networks*.
+
+The network is 784-100-10 with SELU between the layers. The settings of `published` are those of appendix C (ε = 7e-5,
+prior precision 10, no Metropolis step for 2000 iterations, 5·10⁵ iterations, one round each, start at zero); all others
+are ours, and start near the maximum of the posterior, found with Adam on the sum of the agents' gradients.
+
+Predictions for the test images and for images of something else are averaged on the device: the draws stay there.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._types import Batch, Params
+from ..network import Network
+from ..posterior import Posterior, pool, shard
+from ..posterior.tasks import Classification
+from ..samplers import DMALA, DULA, HMC, CentralizedHMC, Published
+from .claims import Claim, Score, at_least, both, judge
+from .curves import canvas, colour, draw_curves, label_of, save
+from .floor import Floor, derivative_milliseconds, gradient_and_product, value_and_gradient
+from .images import Images, images
+from .reproduction import (
+    OURS,
+    PAPER,
+    PAPER_SCALE,
+    Experiment,
+    Findings,
+    Method,
+    Options,
+    Record,
+    Target,
+    curve_of,
+    row_of,
+    run_all,
+)
+from .running import ACCURACY as RUNNING_ACCURACY
+from .running import NLL as RUNNING_NLL
+from .running import RunningClasses, some_parameters
+
+AGENTS, CLASSES = 2, 10
+PRIOR_PRECISION = 10.0
+MNIST_NORMALISED_CURVATURE = 47_042_384.0  # Σ|x|² of MNIST's training images, pixels with mean 0 and sd 1
+ADAM_STEPS, ADAM_STEP_SIZE = 1000, 3e-3
+UNSEEN = Score("unseen accuracy", 0.005, True, 2, percent=True)
+WORST = Score("worst agent's accuracy", 0.005, True, 2, percent=True)
+WORST_NLL = Score("worst agent's NLL", 0.02, False, 3)
+COLUMNS = {"accuracy": 4, "NLL": 4, "unseen accuracy": 4, "ECE": 4, "OOD AUROC": 4}
+CLAIMS = (
+    Claim(
+        "Without passing data, each agent achieves good performance over classes it has never seen (90 % or more).",
+        PAPER,
+        at_least(UNSEEN, "published", 0.90),
+        scales=(PAPER_SCALE,),
+    ),
+    Claim(
+        "hmc: each agent classifies 98.0 % of the test images rightly, with an NLL of at most 0.06, and 97.5 % of "
+        "those of the classes that it never saw.",
+        OURS,
+        both(at_least(WORST, "hmc", 0.98), at_least(WORST_NLL, "hmc", 0.06), at_least(UNSEEN, "hmc", 0.975)),
+        scales=(PAPER_SCALE,),
+    ),
+    Claim(
+        "dmala: 97.5 % of all, and 97.0 % of the classes that an agent never saw.",
+        OURS,
+        both(at_least(WORST, "dmala", 0.975), at_least(UNSEEN, "dmala", 0.97)),
+        scales=(PAPER_SCALE,),
+    ),
+)
+
+
+def logits(params: Params, x: jax.Array) -> jax.Array:
+    hidden = jax.nn.selu(x @ params["w1"] + params["b1"])
+    return hidden @ params["w2"] + params["b2"]
+
+
+def zeros(inputs: int, hidden: int) -> Params:
+    return {
+        "w1": np.zeros((inputs, hidden), np.float32),
+        "b1": np.zeros(hidden, np.float32),
+        "w2": np.zeros((hidden, CLASSES), np.float32),
+        "b2": np.zeros(CLASSES, np.float32),
+    }
+
+
+def near_maximum(posterior: Posterior, data: Batch, like: Params, steps: int = ADAM_STEPS) -> Params:
+    """Parameters near a maximum of the posterior: Adam with a decaying step, from small random weights."""
+    import optax  # type: ignore[import-untyped]  # which BlackJAX brings
+
+    rows = len(data["y"])
+    optimiser = optax.adam(optax.cosine_decay_schedule(ADAM_STEP_SIZE, steps))
+    keys = jax.random.split(jax.random.key(0), len(like))
+    start = {
+        name: jax.random.normal(key, leaf.shape) / max(1, len(leaf)) ** 0.5 if leaf.ndim == 2 else jnp.asarray(leaf)
+        for key, (name, leaf) in zip(keys, like.items(), strict=True)
+    }
+
+    @jax.jit
+    def descend(params: Params, data: Batch) -> Params:
+        def loss(params: Params) -> jax.Array:
+            return -(posterior.log_prior(params) + posterior.log_likelihood(params, data).sum()) / rows
+
+        def step(_: jax.Array, carry: Any) -> Any:
+            params, state = carry
+            updates, state = optimiser.update(jax.grad(loss)(params), state)
+            return optax.apply_updates(params, updates), state
+
+        return jax.lax.fori_loop(0, steps, step, (params, optimiser.init(params)))[0]
+
+    return jax.tree.map(np.asarray, descend(start, data))
+
+
+def conduct(options: Options, seeds: int) -> Findings:
+    found = images(options.is_small).normalised()
+    shards = shard(found.train, AGENTS, by="label")
+    pair = Target("posterior", shards, Network.complete(AGENTS))
+    pooled = Target("posterior", pool(shards), Network.complete(1))
+    start = zeros(found.side**2, 20 if options.is_small else 100)
+    posterior = Posterior.classifier(logits, prior_precision=PRIOR_PRECISION)
+    assert isinstance(posterior.task, Classification)
+    running = RunningClasses(posterior.task, found.test, found.strange)
+    maximum = near_maximum(posterior, pooled.shards[0], start)
+
+    methods = _methods(found, pair, pooled, maximum, options)
+    runs = run_all(
+        posterior, methods, options, seeds, start, keep=some_parameters, moments=running.moments, watch=running.watch
+    )
+    rows = []
+    for method in methods:
+        run = runs[method.name]
+        scores = running.scores(run)
+        measured = {
+            "accuracy": [s.accuracy.mean() for s in scores],
+            "NLL": [s.nll.mean() for s in scores],
+            "unseen accuracy": [s.unseen_accuracy.min() for s in scores],
+            "ECE": [s.ece.mean() for s in scores],
+            "OOD AUROC": [s.ood_auroc.mean() for s in scores if s.ood_auroc is not None],
+            WORST.name: [s.accuracy.min() for s in scores],
+            WORST_NLL.name: [s.nll.max() for s in scores],
+        }
+        curves = {"accuracy": curve_of(run, run.stats[RUNNING_ACCURACY]), "NLL": curve_of(run, run.stats[RUNNING_NLL])}
+        there = {name: values for name, values in measured.items() if not np.isnan(values).any()}
+        rows.append(row_of(method, run, there, curves))
+    floors = {
+        "an iteration of published": ("gradient and Hessian-vector product", gradient_and_product, "published", 1),
+        "a leapfrog step of hmc": ("value and gradient", value_and_gradient, "hmc", _trajectory(options)),
+    }
+    measured_floors = {
+        what: Floor(
+            derivative_milliseconds(posterior, pair, start, derivative) * seeds,
+            next(row.milliseconds for row in rows if row.name == name) / steps,
+        )
+        for what, (_, derivative, name, steps) in floors.items()
+    }
+    return Findings(
+        data=f"{found.source}; strangers: {found.strange_source}",
+        rows=rows,
+        claims=judge(CLAIMS, rows, options.scale),
+        columns=COLUMNS,
+        notes=[
+            "Unseen accuracy: on the five digits that an agent has no example of, of the agent that does worse. OOD "
+            "AUROC: how well the predictive's entropy tells strangers from test images; 0.5 is chance. Pixels have "
+            "mean 0 and sd 1.",
+            *(floor.said(what, floors[what][0]) for what, floor in measured_floors.items()),
+        ],
+        drawn={
+            "reliability": {name: run.evaluation.reliability.to_dict() for name, run in runs.items()},
+            "floors": {what: floor._asdict() for what, floor in measured_floors.items()},
+        },
+        runs=runs,
+    )
+
+
+def _trajectory(options: Options) -> int:
+    """Leapfrog steps of hmc."""
+    return 30 if options.is_small else 600
+
+
+def _methods(found: Images, pair: Target, pooled: Target, maximum: Params, options: Options) -> tuple[Method, ...]:
+    wider = (MNIST_NORMALISED_CURVATURE / float(np.square(found.train["x"], dtype=float).sum())) ** 0.5
+    scale = wider if options.is_small else 1.0
+    draws, thin = (300, 20) if options.is_small else (5000, 100)
+    ours = partial(Method, source=OURS, num_samples=300 if options.is_small else 1000, thin=20, init=maximum)
+    trajectories = HMC(num_integration_steps=_trajectory(options), inverse_mass_matrix=1.0)
+    return (
+        Method("published", Published(7e-5 * scale, metropolis_after=2000), pair, PAPER, draws, thin=thin),
+        ours("centralized HMC", CentralizedHMC(5e-4 * scale), pooled),
+        ours("D-ULA", DULA(2.5e-6 * scale**2), pair),
+        ours(
+            "dmala", DMALA(), pair, num_warmup=3000 if options.is_small else 20_000, thin=20 if options.is_small else 80
+        ),
+        ours("hmc", trajectories, pair, num_samples=100 if options.is_small else 300, num_warmup=300, thin=1),
+    )
+
+
+def figure(record: Record, path: Path) -> None:
+    """Cumulative scores, and confidence against accuracy."""
+    drawing, (accuracy, nll, reliability) = canvas(3, 4.9, 4.2)
+    for ax, score in ((accuracy, "accuracy"), (nll, "NLL")):
+        draw_curves(ax, record, score)
+        ax.set(xlabel="iterations", ylabel=f"{score} of all draws so far")
+    accuracy.legend(frameon=False, fontsize=8.5)
+    reliability.plot([0, 1], [0, 1], color="#9ca3af", lw=0.9)
+    for row in record.rows:
+        bins = record.drawn["reliability"][row.name]
+        sure, right, count = (np.array(bins[name], dtype=float) for name in ("confidence", "accuracy", "count"))
+        with np.errstate(invalid="ignore"):  # a bin without rows
+            sure, right = (np.nansum(part * count, axis=0) / count.sum(axis=0) for part in (sure, right))
+        there = count.sum(axis=0) >= 20
+        reliability.plot(sure[there], right[there], "o-", ms=3, lw=1.3, color=colour(row.name), label=label_of(row))
+    reliability.set(xlabel="confidence", ylabel="accuracy", xlim=(0.2, 1.01), ylim=(0.2, 1.01))
+    reliability.set_title("Calibration (bins of 20 images or more)", fontsize=9)
+    save(drawing, path)
+
+
+EXPERIMENT = Experiment(
+    name="bnn",
+    title="A Bayesian neural network, two agents with five digits each",
+    reference="section 4.4, Bayesian Neural Networks",
+    seeds={"small": 1, "paper": 1},
+    data=("mnist", "fashion-mnist"),
+    conduct=conduct,
+    figure=figure,
+)

@@ -1,0 +1,87 @@
+"""The figure of most experiments: scores of all draws so far, with bands of one sd over the seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .._extras import require
+from ..report.style import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILION
+from .reproduction import OURS, Record, Row
+
+COLOURS = {
+    "centralized HMC": GREY,
+    "published": VERMILION,
+    "D-ULA": ORANGE,
+    "dmala": BLUE,
+    "nuts": GREEN,
+    "hmc": GREEN,
+}
+SHOWN_FROM = 0.02  # of a run: before, curves are at what they started from
+
+
+def canvas(panels: int, width: float = 5.2, height: float = 4.2) -> tuple[Any, Any]:
+    """A figure with so many panels side by side."""
+    matplotlib = require("matplotlib", "report")
+    matplotlib.use("Agg")  # a file is written, no window opened
+    plt = require("matplotlib.pyplot", "report")
+    figure, axes = plt.subplots(1, panels, figsize=(width * panels, height), layout="constrained", squeeze=False)
+    for ax in axes[0]:
+        ax.spines[["top", "right"]].set_visible(False)
+    return figure, axes[0]
+
+
+def save(figure: Any, path: Path) -> None:
+    figure.savefig(path, dpi=130)
+    require("matplotlib.pyplot", "report").close(figure)
+
+
+def colour(name: str) -> str:
+    return COLOURS.get(name, PURPLE)
+
+
+def curves_figure(record: Record, path: Path, scores: Mapping[str, str]) -> None:
+    """Write the figure: one panel a score, given with the name of its axis.
+
+    The paper's methods are solid lines, ours dashed. Those of ours that make trajectories have few iterations, and many
+    gradients in each: they are lines across, at what they end with.
+    """
+    figure, axes = canvas(len(scores))
+    for ax, (score, label) in zip(axes, scores.items(), strict=True):
+        draw_curves(ax, record, score)
+        ax.set(xlabel="iterations", ylabel=f"{label} of all draws so far")
+    axes[-1].legend(frameon=False, fontsize=8.5)
+    save(figure, path)
+
+
+def draw_curves(ax: Any, record: Record, score: str) -> None:
+    longest = max(row.curves[score].iterations[-1] for row in record.rows if score in row.curves)
+    shown: list[Any] = []
+    for row in record.rows:
+        if score not in row.curves:
+            continue
+        look = {"color": colour(row.name), "lw": 1.7, "ls": "--" if row.source == OURS else "-"}
+        if row.curves[score].iterations[-1] < longest / 4:
+            ax.axhline(row.mean(score), label=label_of(row), **{**look, "ls": ":", "lw": 2.2})
+            shown.append([row.mean(score)])
+        else:
+            shown.append(_draw_curve(ax, row, score, look, SHOWN_FROM * longest))
+    values = np.concatenate(shown)
+    margin = 0.06 * (values.max() - values.min()) or 1e-3
+    ax.set(xlim=(SHOWN_FROM * longest, longest), ylim=(values.min() - margin, values.max() + margin))
+
+
+def _draw_curve(ax: Any, row: Row, score: str, look: dict[str, Any], start: float) -> np.ndarray:
+    """Draw it; returns the values that are in sight."""
+    curve = row.curves[score]
+    at, mean, sd = (np.array(values, dtype=float) for values in (curve.iterations, curve.mean, curve.sd))
+    ax.plot(at, mean, label=label_of(row), **look)
+    ax.fill_between(at, mean - sd, mean + sd, color=look["color"], alpha=0.18, lw=0)
+    return mean[at >= start]
+
+
+def label_of(row: Row) -> str:
+    return f"{row.name} ({row.source})"

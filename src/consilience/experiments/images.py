@@ -1,0 +1,123 @@
+"""Images of digits for three of the experiments: MNIST in full, or a small stand-in.
+
+The small one is a part of MNIST as thumbnails where MNIST is at hand, else scikit-learn's bundled digits. There the
+paper's steps would be far too small: the posterior of fewer and smaller images is wider. For softmax regression its
+width goes as 1/√κ with κ = Σ_n |x_n|², the trace of the curvature up to a factor. So a step of the paper's is
+multiplied by √(κ₀/κ), κ₀ being that of MNIST, and a precision by κ/κ₀: a posterior of the same shape, and a chain that
+moves through it as fast.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from .._extras import require
+from .._types import Batch
+from . import data
+
+MNIST_CURVATURE = 5_268_601.0  # κ₀ of the 60,000 training images, pixels from 0 to 1
+MNIST_SIDE = 28
+SMALL_ROWS, SMALL_TEST_ROWS = 2000, 1000
+TEST_FRACTION = 0.2
+
+
+@dataclass(frozen=True)
+class Images:
+    """Training and test images with labels, in pixels from 0 to 1.
+
+    Attributes:
+      side: pixels.
+      strange: images of something else.
+      source: what they are, in words.
+      strange_source: and those.
+    """
+
+    train: Batch
+    test: Batch
+    strange: np.ndarray
+    side: int
+    source: str
+    strange_source: str
+
+    @property
+    def relative_curvature(self) -> float:
+        """κ/κ₀."""
+        return float(np.square(self.train["x"], dtype=float).sum()) / MNIST_CURVATURE
+
+    def step(self, of_paper: float) -> float:
+        """One of the paper's, for these images."""
+        return of_paper / self.relative_curvature**0.5 if self.side != MNIST_SIDE else of_paper
+
+    def squared_step(self, of_paper: float) -> float:
+        """As `step`, where the paper's is a drift's, which is a step squared."""
+        return of_paper / self.relative_curvature if self.side != MNIST_SIDE else of_paper
+
+    def precision(self, of_paper: float) -> float:
+        """A prior's, for these images."""
+        return of_paper * self.relative_curvature if self.side != MNIST_SIDE else of_paper
+
+    def normalised(self) -> Images:
+        """Pixels with mean 0 and sd 1 over the training images: for MNIST, 0.1307 is taken off and 0.3081 is one."""
+        mean, sd = self.train["x"].mean(dtype=float), self.train["x"].std(dtype=float)
+
+        def of(x: np.ndarray) -> np.ndarray:
+            return ((x - mean) / sd).astype(np.float32)
+
+        train, test = ({**part, "x": of(part["x"])} for part in (self.train, self.test))
+        return replace(self, train=train, test=test, strange=of(self.strange))
+
+
+def images(is_small: bool) -> Images:
+    """MNIST with Fashion-MNIST for strangers, or the small stand-in of what is at hand."""
+    if not is_small:
+        train, test = data.mnist()
+        strange = data.fashion_mnist()["x"]
+        source = f"MNIST, {len(train['y']):,} training and {len(test['y']):,} test images of 28 × 28 pixels"
+        return Images(train, test, strange, MNIST_SIDE, source, "Fashion-MNIST, 10,000 images")
+    return _thumbnails() if data.found("mnist") else _bundled()
+
+
+def _thumbnails() -> Images:
+    random = np.random.default_rng(0)
+
+    def some(part: Batch, count: int) -> Batch:
+        chosen = random.choice(len(part["y"]), count, replace=False)
+        return {"x": _halved(part["x"][chosen]), "y": part["y"][chosen]}
+
+    train, test = data.mnist()
+    small, small_test = some(train, SMALL_ROWS), some(test, SMALL_TEST_ROWS)
+    source = f"{SMALL_ROWS:,} of MNIST's images and {SMALL_TEST_ROWS:,} of its test images, as thumbnails of 14 × 14"
+    if data.found("fashion-mnist"):
+        strange, strangers = _halved(data.fashion_mnist()["x"][:SMALL_TEST_ROWS]), "Fashion-MNIST, as thumbnails"
+    else:
+        strange, strangers = _scrambled(small_test["x"])
+    return Images(small, small_test, strange, MNIST_SIDE // 2, source, strangers)
+
+
+def _halved(x: np.ndarray) -> np.ndarray:
+    """Means of 2 × 2 pixels."""
+    half = MNIST_SIDE // 2
+    return x.reshape(-1, half, 2, half, 2).mean(axis=(2, 4), dtype=np.float32).reshape(len(x), half * half)
+
+
+def bundled_digits() -> tuple[Batch, Batch]:
+    """scikit-learn's 1797 digits of 8 × 8 pixels in [0, 1]: training and test part, split at random."""
+    pixels, labels = require("sklearn.datasets", "demo").load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(labels))
+    whole = {"x": (pixels / 16).astype(np.float32)[order], "y": labels.astype(np.int32)[order]}
+    held_out = int(TEST_FRACTION * len(labels))
+    return {k: v[held_out:] for k, v in whole.items()}, {k: v[:held_out] for k, v in whole.items()}
+
+
+def _bundled() -> Images:
+    train, test = bundled_digits()
+    strange, strangers = _scrambled(test["x"])
+    source = f"scikit-learn's digits, {len(train['y']):,} training and {len(test['y']):,} test images of 8 × 8 pixels"
+    return Images(train, test, strange, 8, source, strangers)
+
+
+def _scrambled(x: np.ndarray) -> tuple[np.ndarray, str]:
+    """The same pixels in another order, one for all images: as bright as digits, and none."""
+    return x[:, np.random.default_rng(1).permutation(x.shape[1])], "the test images with their pixels in another order"

@@ -1,0 +1,107 @@
+"""Predictions that are averaged on the device while a run goes on, and scored as they settle.
+
+The draws of an image model are gigabytes; its predictive for the test images is not. After draw s a seed's predictive
+is the mean of the first s draws' probabilities, which is what the paper's curves score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._types import Batch, Params
+from ..posterior.tasks import Classification
+from ..results import Run
+from ..results.held_out import seen_classes
+from ..results.predictive import ClassificationScores, classification_scores, with_strange
+from ..results.saved_scores import save_scores
+from ..results.scores import CumulativeAccuracy
+
+ACCURACY, NLL = "running_accuracy", "running_nll"
+KEPT_PARAMETERS = 200
+
+
+class RunningClasses:
+    """The predictive of classes on some rows: `moments` and `watch` are for `cs.sample`.
+
+    Args:
+      test: rows with labels.
+      strange: inputs from elsewhere, predicted as well.
+    """
+
+    def __init__(self, task: Classification, test: Batch, strange: Batch | None = None) -> None:
+        self.task = task
+        self.labels = np.asarray(task.outcomes(test))
+        self.inputs = jax.device_put(with_strange(task.inputs(test), strange))
+
+    def moments(self, params: Params) -> jax.Array:
+        return self.task.probabilities(params, self.inputs)
+
+    def watch(self, mean: jax.Array) -> dict[str, jax.Array]:
+        """Accuracy and NLL of the predictive so far; a probability of zero counts as the least number there is."""
+        known = mean[: len(self.labels)]
+        of_label = jnp.take_along_axis(known, self.labels[:, None], axis=1)
+        return {
+            ACCURACY: (known.argmax(axis=1) == self.labels).mean(),
+            NLL: -jnp.log(jnp.maximum(of_label, np.finfo(known.dtype).tiny)).mean(),
+        }
+
+    def scores(self, run: Run) -> list[ClassificationScores]:
+        """Of every seed. Their mean becomes the run's evaluation, for its report."""
+        assert run.moments is not None
+        predictive = run.moments.mean  # (agent, chain, row, class)
+        classes = predictive.shape[-1]
+        seen = seen_classes(run, self.task, None, classes)
+        stops = np.unique(np.geomspace(run.num_draws, 1, 30).round().astype(int))
+        found = []
+        for chain in range(run.num_chains):
+            accuracy, nll = (run.stats[name][:, chain, stops - 1].T.astype(float) for name in (ACCURACY, NLL))
+            cumulative = CumulativeAccuracy(stops, accuracy, nll)
+            tables = [table.astype(float) for table in predictive[:, chain]]
+            found.append(classification_scores(tables, self.labels, seen, cumulative, run.num_draws))
+        mean = _mean_of(found)
+        run.__dict__["evaluation"] = mean
+        if run.folder is not None:
+            save_scores(run.folder, mean)
+        return found
+
+
+def some_parameters(params: Params) -> dict[str, jax.Array]:
+    """Some of the parameters, evenly spaced: enough to tell how far a chain has come, and how far it spreads."""
+    whole = jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(params)])
+    return {"some": whole[:: max(1, len(whole) // KEPT_PARAMETERS)]}
+
+
+def late_variances(run: Run) -> np.ndarray:
+    """Of what was kept, over the second half of a seed's draws, when the start is forgotten: (chain, number), averaged
+    over agents.
+    """
+    late = run.positions[run.num_draws // 2 :]
+    return late.var(axis=0, dtype=float).mean(axis=1)
+
+
+def variance_ratios(run: Run, exact: np.ndarray) -> np.ndarray:
+    """Of every seed: the variance of its later draws over the `exact` one, averaged over parameters and agents."""
+    return (late_variances(run) / exact).mean(axis=1)
+
+
+def _mean_of(many: Sequence[Any]) -> Any:
+    """One of scores alike, every array their mean, over those that have a number there."""
+    first = many[0]
+
+    def mean_field(name: str) -> Any:
+        values = [getattr(one, name) for one in many]
+        if is_dataclass(values[0]):
+            return _mean_of(values)
+        if not isinstance(values[0], np.ndarray):
+            return values[0]
+        there = ~np.isnan(values)
+        with np.errstate(invalid="ignore"):  # 0 / 0 where none has one
+            return np.sum(values, axis=0, where=there) / there.sum(axis=0)
+
+    return type(first)(**{field.name: mean_field(field.name) for field in fields(first)})

@@ -1,0 +1,119 @@
+"""Records as tables: the same cells for a terminal, a page in HTML, and documentation in Markdown."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..report.markup import Markup, facts, figure, folded, join, panel, paragraph, table, tag
+from ..report.numbers import MISSING
+from ..report.page import whole_page
+from .reproduction import FIGURE, REPORT, Judged, Record, Row
+
+CLAIM_HEADER = ("claim", "by", "what we measured", "verdict")
+
+
+def method_header(record: Record) -> list[str]:
+    targets = {row.target for row in record.rows}
+    return ["method", "settings", *["target"] * (len(targets) > 1), *record.columns, "accept", "iterations", "seconds"]
+
+
+def method_cells(record: Record) -> list[list[str]]:
+    """One line a method."""
+    several = len({row.target for row in record.rows}) > 1
+    return [
+        [
+            row.name,
+            row.source,
+            *[row.target] * several,
+            *(score_cell(row, name, decimals) for name, decimals in record.columns.items()),
+            MISSING if row.acceptance is None else f"{row.acceptance:.2f}",
+            f"{row.iterations:,}",
+            f"{row.seconds:,.0f}",
+        ]
+        for row in record.rows
+    ]
+
+
+def score_cell(row: Row, name: str, decimals: int) -> str:
+    """Mean over seeds, with their sd."""
+    if name not in row.scores:
+        return MISSING
+    spread = row.sd(name)
+    return f"{row.mean(name):.{decimals}f}" + ("" if math.isnan(spread) else f" ± {spread:.{decimals}f}")
+
+
+def claim_cells(claims: Sequence[Judged]) -> list[list[str]]:
+    return [[claim.claim, claim.source, claim.measured, claim.verdict] for claim in claims]
+
+
+def provenance(record: Record) -> dict[str, str]:
+    """Where the figures come from."""
+    return {
+        "command": record.command,
+        "data": record.data,
+        "seeds": str(record.seeds),
+        "took": f"{record.seconds:,.0f} s, compilation and figures included",
+        "on": f"{record.hardware['device']}, {record.precision}",
+        "versions": ", ".join(f"{name} {record.versions[name]}" for name in ("consilience", "jax", "python")),
+        "at": record.created,
+    }
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def write_page(records: Sequence[Record], folder: Path, path: Path) -> None:
+    """One page about all records; their figures are in it, and the reports on their runs beside it.
+
+    Args:
+      folder: where each experiment has a folder of its name.
+    """
+    contents = tag(
+        "nav",
+        tag("ul", *(tag("li", tag("a", r.title, href=f"#{r.experiment}"), f": {_said(r)}") for r in records)),
+        aria_label="Experiments",
+    )
+    sections = (_section(record, folder) for record in records)
+    lead = paragraph(
+        "The experiments of “Decentralized Bayesian Learning with Metropolis-Adjusted Hamiltonian Monte Carlo” "
+        "(Kungurtsev, Cobb, Javidi and Jalaian, 2021), run anew: what it claims, what was measured, and what can be "
+        "had. Verdicts are computed from the runs."
+    )
+    path.write_text(whole_page("The paper, reproduced", lead, join([contents, *sections])), encoding="utf-8")
+
+
+def _said(record: Record) -> str:
+    """How many claims of the paper's hold."""
+    own = [claim for claim in record.claims if claim.source == "paper"]
+    held = sum(claim.holds is True for claim in own)
+    return f"{held} of {len(own)} claims of the paper hold" if own else "no claim of the paper at this scale"
+
+
+def _section(record: Record, folder: Path) -> Markup:
+    home = folder / record.experiment
+    parts: list[Markup] = [
+        tag("h2", record.title),
+        paragraph(f"The paper's {record.reference}, at {record.scale} scale. {record.data}."),
+        table("Claims", CLAIM_HEADER, claim_cells(record.claims), class_="compared"),
+        figure("", [panel("", _picture(home / FIGURE, record.title))]),
+    ]
+    if record.rows:
+        parts.append(table("Methods: mean ± sd over the seeds", method_header(record), method_cells(record)))
+    parts += [paragraph(note) for note in record.notes]
+    if record.rows:
+        settings = tag("ul", *(tag("li", f"{row.name}: {row.sampler}") for row in record.rows))
+        parts.append(folded("Settings", settings))
+    parts.append(folded("Where this comes from", facts(provenance(record).items(), class_="provenance")))
+    if (home / REPORT).exists():
+        parts.append(paragraph(tag("a", "Each run in detail", href=f"{record.experiment}/{REPORT}")))
+    return tag("section", *parts, id=record.experiment)
+
+
+def _picture(path: Path, title: str) -> Markup:
+    inside = base64.b64encode(path.read_bytes()).decode()
+    return tag("img", src=f"data:image/png;base64,{inside}", alt=f"Figure: {title}", class_="picture")

@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak lint format bench bench-accuracy bench-theory bench-store docs lock clean
+.PHONY: help demo test soak lint format bench bench-accuracy bench-theory bench-store docs-experiments docs lock clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -47,6 +47,9 @@ bench-theory: $(VENV)/.ready  ## the paper's theorems, measured: docs/theory.md
 
 bench-store: $(VENV)/.ready  ## memory and time of keeping 10⁵ draws of 10⁴ parameters on disk (4 GB)
 	$(BIN)/python -m benchmarks.store
+
+docs-experiments: $(VENV)/.ready  ## docs/experiments.md and its figures, from the records in docs/experiments
+	$(BIN)/python -m benchmarks.experiments
 
 docs: $(VENV)/.ready  ## the documentation, as a site in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -50,6 +51,9 @@ def reproduce(
     precision: Annotated[
         Precision, typer.Option(help="Of products on a GPU: tf32 is faster, and has 11 bits.")
     ] = Precision.float32,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A hundredth of the iterations: a look, not a result.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the records as JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help=QUIET)] = False,
 ) -> None:
@@ -60,7 +64,7 @@ def reproduce(
 
     Example: consilience reproduce mnist-ring --scale small
     """
-    folder = out or Path("reproduction") / scale.value
+    folder = out or Path("reproduction") / (scale.value + "-quick" * quick)
 
     def what_now() -> str:
         return f"What has been drawn is in {folder}; another folder is --out DIR." if folder.exists() else ""
@@ -85,7 +89,7 @@ def reproduce(
         records = []
         for experiment in chosen:
             options = Options(
-                scale.value, seeds, folder / experiment.name, precision.value, progress=not (quiet or as_json)
+                scale.value, seeds, folder / experiment.name, precision.value, not (quiet or as_json), quick
             )
             record = run_experiment(experiment, options)
             records.append(record)
@@ -103,18 +107,18 @@ def show(record: Record) -> None:
     from ..experiments.summary import CLAIM_HEADER, claim_cells, method_cells, method_header
 
     console = Console()
-    title = f"{record.title} ({record.scale} scale, {record.seconds:,.0f} s)"
+    console.print(f"[bold]{record.title}[/] ({record.scale} scale, {record.seconds:,.0f} s)")
+    console.print(f"{record.data}.", highlight=False)
     if record.rows:
-        console.print(_table(title, method_header(record), method_cells(record), numbers=True))
-        title = ""
-    console.print(_table(title, CLAIM_HEADER, claim_cells(record.claims), numbers=False))
+        console.print(_table(method_header(record), method_cells(record), numbers=True))
+    console.print(_table(CLAIM_HEADER, claim_cells(record.claims), numbers=False))
     for note in record.notes:
         console.print(note, style="dim")
     console.print()
 
 
-def _table(title: str, header: list[str] | tuple[str, ...], rows: list[list[str]], numbers: bool) -> Table:
-    table = Table(title=title or None, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+def _table(header: Sequence[str], rows: list[list[str]], numbers: bool) -> Table:
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
     for place, name in enumerate(header):
         is_number = numbers and place > 1 and name != "target"
         table.add_column(name, justify="right" if is_number else "left", no_wrap=numbers, overflow="fold")

@@ -179,7 +179,7 @@ def conduct(options: Options, seeds: int) -> Findings:
 
 def _trajectory(options: Options) -> int:
     """Leapfrog steps of hmc."""
-    return 30 if options.is_small else 600
+    return 30 if options.is_small else 200
 
 
 def _methods(found: Images, pair: Target, pooled: Target, maximum: Params, options: Options) -> tuple[Method, ...]:
@@ -205,7 +205,7 @@ def figure(record: Record, path: Path) -> None:
     for ax, score in ((accuracy, "accuracy"), (nll, "NLL")):
         draw_curves(ax, record, score)
         ax.set(xlabel="iterations", ylabel=f"{score} of all draws so far")
-    accuracy.legend(frameon=False, fontsize=8.5)
+        ax.legend(frameon=False, fontsize=8)
     reliability.plot([0, 1], [0, 1], color="#9ca3af", lw=0.9)
     for row in record.rows:
         bins = record.drawn["reliability"][row.name]

@@ -53,7 +53,7 @@ def curves_figure(record: Record, path: Path, scores: Mapping[str, str]) -> None
     for ax, (score, label) in zip(axes, scores.items(), strict=True):
         draw_curves(ax, record, score)
         ax.set(xlabel="iterations", ylabel=f"{label} of all draws so far")
-    axes[-1].legend(frameon=False, fontsize=8.5)
+        ax.legend(frameon=False, fontsize=8)
     save(figure, path)
 
 
@@ -65,7 +65,7 @@ def draw_curves(ax: Any, record: Record, score: str) -> None:
             continue
         look = {"color": colour(row.name), "lw": 1.7, "ls": "--" if row.source == OURS else "-"}
         if row.curves[score].iterations[-1] < longest / 4:
-            ax.axhline(row.mean(score), label=label_of(row), **{**look, "ls": ":", "lw": 2.2})
+            ax.axhline(row.mean(score), label=label_of(row, score), **{**look, "ls": ":", "lw": 2.2})
             shown.append([row.mean(score)])
         else:
             shown.append(_draw_curve(ax, row, score, look, SHOWN_FROM * longest))
@@ -78,10 +78,11 @@ def _draw_curve(ax: Any, row: Row, score: str, look: dict[str, Any], start: floa
     """Draw it; returns the values that are in sight."""
     curve = row.curves[score]
     at, mean, sd = (np.array(values, dtype=float) for values in (curve.iterations, curve.mean, curve.sd))
-    ax.plot(at, mean, label=label_of(row), **look)
+    ax.plot(at, mean, label=label_of(row, score), **look)
     ax.fill_between(at, mean - sd, mean + sd, color=look["color"], alpha=0.18, lw=0)
     return mean[at >= start]
 
 
-def label_of(row: Row) -> str:
-    return f"{row.name} ({row.source})"
+def label_of(row: Row, score: str | None = None) -> str:
+    """The method, whose settings it has, and its score in the end."""
+    return f"{row.name} ({row.source})" + ("" if score is None else f": {row.mean(score):.3f}")

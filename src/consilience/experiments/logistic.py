@@ -7,13 +7,22 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from .._types import Params
+from .._types import Batch, Params
 from ..posterior import Posterior
 from ..posterior.tasks import Classification
 from ..results import Run
 from .images import Images
 from .reproduction import Method, Options, Row, curve_of, row_of, run_all
-from .running import ACCURACY, NLL, RunningClasses, late_variances, some_parameters, variance_ratios
+from .running import (
+    ACCURACY,
+    NLL,
+    RunningClasses,
+    in_the_end,
+    late_variances,
+    own_scores,
+    some_parameters,
+    variance_ratios,
+)
 
 CLASSES = 10
 PRIOR_PRECISION = 100.0
@@ -44,16 +53,22 @@ def zeros(images: Images) -> Params:
 
 
 def run_logistic(
-    images: Images, methods: Sequence[Method], references: dict[str, str], options: Options, seeds: int
+    images: Images,
+    methods: Sequence[Method],
+    references: dict[str, str],
+    options: Options,
+    seeds: int,
+    views: Sequence[Batch] = (),
 ) -> tuple[list[Row], dict[str, Run]]:
     """Run the methods on softmax regression, and measure them.
 
     Args:
       references: for every target's name, the method that samples it exactly.
+      views: what each agent sees of the test images, where that is not all.
     """
     posterior = softmax_regression(images)
     assert isinstance(posterior.task, Classification)
-    running = RunningClasses(posterior.task, images.test)
+    running = RunningClasses(posterior.task, images.test, views=views)
     averaged = {"keep": some_parameters, "moments": running.moments, "watch": running.watch}
     runs = run_all(posterior, methods, options, seeds, zeros(images), **averaged)
     exact = {target: late_variances(runs[name]).mean(axis=0) for target, name in references.items()}
@@ -68,5 +83,9 @@ def run_logistic(
             "var/ref": variance_ratios(run, exact[method.target.name]),
         }
         curves = {"accuracy": curve_of(run, run.stats[ACCURACY]), "NLL": curve_of(run, run.stats[NLL])}
+        if views:
+            own = {"own accuracy": own_scores(run, ACCURACY), "own NLL": own_scores(run, NLL)}
+            measured |= {name: in_the_end(values) for name, values in own.items()}
+            curves |= {name: curve_of(run, values) for name, values in own.items()}
         rows.append(row_of(method, run, measured, curves))
     return rows, runs

@@ -35,6 +35,7 @@ SMALL, PAPER_SCALE = SCALES = ("small", "paper")
 PAPER, OURS = "paper", "ours"  # where a setting or a claim comes from
 PRECISIONS = {"float32": "highest", "tf32": "tensorfloat32"}  # of products on a GPU, and what jax calls them
 CURVE_POINTS = 40
+QUICKER, QUICK_DRAWS, QUICK_WARMUP = 100, 10, 20
 RECORD, FIGURE, REPORT, RUNS = "results.json", "figure.png", "report.html", "runs"
 
 
@@ -47,6 +48,7 @@ class Options:
       seeds: chains; None: as many as the scale has.
       out: the experiment's folder.
       precision: of products of float32 numbers on a GPU: "float32", or "tf32", which is faster and has 11 bits.
+      quick: far too few iterations to mean anything, to see that all works.
     """
 
     scale: str = SMALL
@@ -54,6 +56,7 @@ class Options:
     out: Path = Path("reproduction")
     precision: str = "float32"
     progress: bool = True
+    quick: bool = False
 
     @property
     def is_small(self) -> bool:
@@ -192,7 +195,11 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Record:
-    """An experiment that was run, with all that a table, a figure or a page needs."""
+    """An experiment that was run, with all that a table, a figure or a page needs.
+
+    Attributes:
+      seconds: that its runs took together, interruptions left out.
+    """
 
     experiment: str
     title: str
@@ -216,7 +223,9 @@ class Record:
         return next(row for row in self.rows if row.name == name)
 
     def to_json(self) -> str:
-        return json.dumps(_rounded(asdict(self)), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        """A line for every field."""
+        plain = {name: json.dumps(value, ensure_ascii=False) for name, value in _rounded(asdict(self)).items()}
+        return "{\n" + ",\n".join(f'"{name}": {text}' for name, text in plain.items()) + "\n}\n"
 
     @classmethod
     def from_json(cls, text: str) -> Record:
@@ -244,7 +253,7 @@ def reproduce(experiment: Experiment, options: Options) -> Record:
         precision=options.precision,
         command=command(experiment.name, options),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        seconds=time.perf_counter() - began,
+        seconds=sum(row.seconds for row in findings.rows) or time.perf_counter() - began,
         hardware=hardware(),
         versions={name: str(value) for name, value in surroundings().items() if not name.startswith("jax_")},
         data=findings.data,
@@ -267,7 +276,8 @@ def command(name: str, options: Options) -> str:
     """The line that runs it again."""
     line = f"consilience reproduce {name} --scale {options.scale}"
     line += f" --seeds {options.seeds}" * (options.seeds is not None)
-    return line + f" --precision {options.precision}" * (options.precision != Options.precision)
+    line += f" --precision {options.precision}" * (options.precision != Options.precision)
+    return line + " --quick" * options.quick
 
 
 def hardware() -> dict[str, str]:
@@ -300,8 +310,8 @@ def run_all(
             method.target.shards,
             method.target.network,
             method.sampler,
-            num_samples=method.num_samples,
-            num_warmup=method.num_warmup,
+            num_samples=max(QUICK_DRAWS, method.num_samples // QUICKER) if options.quick else method.num_samples,
+            num_warmup=min(QUICK_WARMUP, method.num_warmup) if options.quick else method.num_warmup,
             num_chains=method.seeds or seeds,
             thin=method.thin,
             init=init if method.init is None else method.init,

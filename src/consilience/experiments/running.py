@@ -32,19 +32,32 @@ class RunningClasses:
     Args:
       test: rows with labels.
       strange: inputs from elsewhere, predicted as well.
+      views: what each agent sees of the test rows, where that is not all.
     """
 
-    def __init__(self, task: Classification, test: Batch, strange: Batch | None = None) -> None:
+    def __init__(
+        self, task: Classification, test: Batch, strange: Batch | None = None, views: Sequence[Batch] = ()
+    ) -> None:
         self.task = task
         self.labels = np.asarray(task.outcomes(test))
         self.inputs = jax.device_put(with_strange(task.inputs(test), strange))
+        self.views = [jax.device_put(task.inputs(view)) for view in views]
 
-    def moments(self, params: Params) -> jax.Array:
-        return self.task.probabilities(params, self.inputs)
+    def moments(self, params: Params) -> dict[str, Any]:
+        return {
+            "test": self.task.probabilities(params, self.inputs),
+            "views": [self.task.probabilities(params, view) for view in self.views],
+        }
 
-    def watch(self, mean: jax.Array) -> dict[str, jax.Array]:
-        """Accuracy and NLL of the predictive so far; a probability of zero counts as the least number there is."""
-        known = mean[: len(self.labels)]
+    def watch(self, mean: dict[str, Any]) -> dict[str, jax.Array]:
+        """Accuracy and NLL of the predictive so far."""
+        scores = self._scores(mean["test"][: len(self.labels)])
+        for agent, view in enumerate(mean["views"]):
+            scores |= {own(name, agent): value for name, value in self._scores(view).items()}
+        return scores
+
+    def _scores(self, known: jax.Array) -> dict[str, jax.Array]:
+        """A probability of zero counts as the least number there is."""
         of_label = jnp.take_along_axis(known, self.labels[:, None], axis=1)
         return {
             ACCURACY: (known.argmax(axis=1) == self.labels).mean(),
@@ -54,7 +67,7 @@ class RunningClasses:
     def scores(self, run: Run) -> list[ClassificationScores]:
         """Of every seed. Their mean becomes the run's evaluation, for its report."""
         assert run.moments is not None
-        predictive = run.moments.mean  # (agent, chain, row, class)
+        predictive = run.moments.mean["test"]  # (agent, chain, row, class)
         classes = predictive.shape[-1]
         seen = seen_classes(run, self.task, None, classes)
         stops = np.unique(np.geomspace(run.num_draws, 1, 30).round().astype(int))
@@ -69,6 +82,24 @@ class RunningClasses:
         if run.folder is not None:
             save_scores(run.folder, mean)
         return found
+
+
+def own(name: str, agent: int) -> str:
+    """Where a score of predictions from what an agent sees of the test rows is recorded."""
+    return f"{name}_{agent}"
+
+
+def own_scores(run: Run, name: str) -> np.ndarray:
+    """A score of the draws so far, every agent predicting from what it sees: (agent, chain, draw). One agent alone sees
+    all.
+    """
+    agents = range(run.network.size)
+    return np.stack([run.stats[own(name, agent) if len(agents) > 1 else name][agent] for agent in agents])
+
+
+def in_the_end(scores: np.ndarray) -> np.ndarray:
+    """Of scores (agent, chain, draw), those of all draws, averaged over agents: (chain,)."""
+    return scores[:, :, -1].mean(axis=0, dtype=float)
 
 
 def some_parameters(params: Params) -> dict[str, jax.Array]:

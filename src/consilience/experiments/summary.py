@@ -17,7 +17,16 @@ CLAIM_HEADER = ("claim", "by", "what we measured", "verdict")
 
 def method_header(record: Record) -> list[str]:
     targets = {row.target for row in record.rows}
-    return ["method", "settings", *["target"] * (len(targets) > 1), *record.columns, "accept", "iterations", "seconds"]
+    return [
+        "method",
+        "settings",
+        *["target"] * (len(targets) > 1),
+        *record.columns,
+        "accept",
+        "iterations",
+        "seeds",
+        "seconds",
+    ]
 
 
 def method_cells(record: Record) -> list[list[str]]:
@@ -31,6 +40,7 @@ def method_cells(record: Record) -> list[list[str]]:
             *(score_cell(row, name, decimals) for name, decimals in record.columns.items()),
             MISSING if row.acceptance is None else f"{row.acceptance:.2f}",
             f"{row.iterations:,}",
+            str(row.seeds),
             f"{row.seconds:,.0f}",
         ]
         for row in record.rows
@@ -55,9 +65,9 @@ def provenance(record: Record) -> dict[str, str]:
         "command": record.command,
         "data": record.data,
         "seeds": str(record.seeds),
-        "took": f"{record.seconds:,.0f} s, compilation and figures included",
+        "took": f"{record.seconds:,.0f} s, compilation included",
         "on": f"{record.hardware['device']}, {record.precision}",
-        "versions": ", ".join(f"{name} {record.versions[name]}" for name in ("consilience", "jax", "python")),
+        "versions": ", ".join(f"{name} {record.versions[name]}" for name in ("jax", "numpy", "python")),
         "at": record.created,
     }
 

@@ -20,7 +20,7 @@ HOLDS = {"holds": True, "fails": False, "undecided": None}
 
 
 def conduct(options: Options, seeds: int) -> Findings:
-    outcome = theory(SMALL_SCALE if options.is_small else Scale())
+    outcome = theory(SMALL_SCALE if options.is_small or options.quick else Scale())
     return Findings(
         data=f"logistic regression on made-up rows, {outcome.network.size} agents on a ring, in double precision",
         rows=[],

@@ -1,0 +1,120 @@
+"""The paper's experiments at full size, as documentation: figures, docs/experiments.md and the table on the front page.
+
+Made from the records in docs/experiments, which `consilience reproduce NAME --scale paper` wrote. Nothing is run here.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+from consilience.experiments.catalogue import EXPERIMENTS
+from consilience.experiments.reproduction import PAPER, Judged, Record
+from consilience.experiments.summary import (
+    CLAIM_HEADER,
+    claim_cells,
+    markdown_table,
+    method_cells,
+    method_header,
+    provenance,
+)
+
+DOCS = Path(__file__).parent.parent / "docs"
+RECORDS = DOCS / "experiments"
+PAGE, FRONT = DOCS / "experiments.md", DOCS / "index.md"
+BEGIN, END = "<!-- claims: made by make docs-experiments -->", "<!-- end of claims -->"
+WIDTH = 120
+INTRODUCTION = """
+    The experiments of *Decentralized Bayesian Learning with Metropolis-Adjusted Hamiltonian Monte Carlo* (Kungurtsev,
+    Cobb, Javidi and Jalaian, 2021), run anew at full size: its methods at its settings, and beside them what can be
+    had. `published` is the paper's DecentralizedMALA, `D-ULA` its DecentralizedULA. Every verdict is computed from the
+    runs. *Similar* and *better* have fixed meanings: similar is within the tolerance that is named, better is by more
+    than two standard errors over the seeds.
+    """
+COMMANDS = """```sh
+consilience reproduce all                        # small: two minutes each on two cores
+consilience reproduce boston --scale paper       # in full
+consilience reproduce bnn --scale paper --precision tf32
+```"""
+
+
+def records() -> list[Record]:
+    """Those that are there, in the catalogue's order."""
+    paths = (RECORDS / f"{name}.json" for name in EXPERIMENTS)
+    return [Record.from_json(path.read_text(encoding="utf-8")) for path in paths if path.exists()]
+
+
+def page(found: list[Record]) -> str:
+    parts = ["# The paper, reproduced", filled(INTRODUCTION), COMMANDS]
+    for record in found:
+        parts += [f"## {record.title}", filled(f"The paper's {record.reference}. {record.data}."), claims(record)]
+        parts.append(f"![{record.title}: what was measured](experiments/{record.experiment}.png)")
+        if record.rows:
+            parts.append(markdown_table(method_header(record), method_cells(record)))
+        parts += [filled(note) for note in record.notes]
+        if record.rows:
+            settings = "\n".join(f"    - {row.name}: `{row.sampler}`" for row in record.rows)
+            parts.append(f'??? note "Settings"\n\n{settings}')
+        facts = "\n".join(f"    - {name}: {value}" for name, value in provenance(record).items())
+        parts.append(f'??? note "Where this comes from"\n\n{facts}')
+    return "\n\n".join(parts) + "\n"
+
+
+def claims(record: Record) -> str:
+    return markdown_table(CLAIM_HEADER, claim_cells(record.claims))
+
+
+def front_table(found: list[Record]) -> str:
+    """The paper's claims, each with what was measured; those of a theorem together."""
+    rows = []
+    for record in found:
+        own = [claim for claim in record.claims if claim.source == PAPER]
+        shown = theorems(own) if record.experiment == "theory" else own
+        rows += [[name_of(record), claim.claim, claim.measured, f"**{claim.verdict}**"] for claim in shown]
+    return markdown_table(["experiment", "the paper's claim", "what we measured", "verdict"], rows)
+
+
+def name_of(record: Record) -> str:
+    anchor = "".join(c for c in record.title.lower().replace(" ", "-") if c.isalnum() or c == "-")
+    return f"[{record.experiment}](experiments.md#{anchor})"
+
+
+def theorems(own: list[Judged]) -> list[Judged]:
+    """One line for the claims of each theorem: all have to hold."""
+    merged = []
+    for theorem in sorted({claim.claim.partition(":")[0] for claim in own}):
+        members = [claim for claim in own if claim.claim.startswith(f"{theorem}:")]
+        failing = [claim for claim in members if not claim.holds]
+        said = [
+            f"{claim.claim.partition(': ')[2].removesuffix('.')}: {claim.measured.partition(',')[0]}"
+            for claim in failing
+        ]
+        measured = f"{len(members) - len(failing)} of {len(members)} exponents are as claimed"
+        measured += f"; not: {'; '.join(said)}" if said else ""
+        text = f"{theorem}: the orders in ε of {len(members)} quantities."
+        merged.append(Judged(text, PAPER, measured, all(claim.holds for claim in members)))
+    return merged
+
+
+def front(text: str, found: list[Record]) -> str:
+    """The front page with the table as it is now."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n\n{front_table(found)}\n\n{END}{after}"
+
+
+def filled(text: str) -> str:
+    return textwrap.fill(" ".join(text.split()), WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
+def main() -> None:
+    found = records()
+    for record in found:
+        EXPERIMENTS[record.experiment].figure(record, RECORDS / f"{record.experiment}.png")
+    PAGE.write_text(page(found), encoding="utf-8")
+    FRONT.write_text(front(FRONT.read_text(encoding="utf-8"), found), encoding="utf-8")
+    print(f"{PAGE.name}, {FRONT.name} and {len(found)} figures written.")
+
+
+if __name__ == "__main__":
+    main()

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import consilience as cs
-from consilience.experiments.digits import AGENTS, INIT, POSTERIOR, load
+from consilience.experiments.digits import AGENTS, INIT, POSTERIOR, bundled_digits
 from consilience.posterior import Layout, LocalLogDensity, stack_shards
 from consilience.runtimes import Simulation
 
@@ -70,7 +70,7 @@ def centralized(shards: list, layout: Layout, start: jax.Array) -> Callable[[], 
 
 
 def main() -> None:
-    train, _ = load()
+    train, _ = bundled_digits()
     shards, layout = cs.shard(train, AGENTS, by="label"), Layout.of(INIT)
     ours, theirs = (make(shards, layout, jnp.zeros(layout.dimension)) for make in (decentralized, centralized))
     for _ in range(3):  # into the typical set, and all compiled

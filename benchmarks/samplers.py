@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import consilience as cs
-from consilience.experiments.digits import AGENTS, INIT, POSTERIOR, PRIOR_PRECISION, load
+from consilience.experiments.digits import AGENTS, INIT, POSTERIOR, PRIOR_PRECISION, bundled_digits
 from consilience.posterior import Layout, Shard, stack_shards
 from consilience.runtimes import Simulation
 
@@ -71,7 +71,7 @@ def floor(update: Callable, shards: Shard, chain_axis: bool) -> Callable[[], obj
 
 
 def main() -> None:
-    train, _ = load()
+    train, _ = bundled_digits()
     ring, alone = cs.Network.ring(AGENTS), cs.Network.complete(1)
     split = cs.shard(train, AGENTS, by="label")
     shards, pooled = stack_shards(split, AGENTS), stack_shards(cs.pool(split), 1)

@@ -11,12 +11,12 @@ import equinox as eqx
 import jax
 
 import consilience as cs
-from consilience.experiments.digits import load
+from consilience.experiments.images import bundled_digits
 
 
 def main(hidden: int = 10, num_warmup: int = 200, num_samples: int = 200, progress: bool = True) -> cs.Run:
     """Print how well every agent tells all ten digits."""
-    train, test = load()
+    train, test = bundled_digits()
 
     def network(key: jax.Array) -> eqx.nn.MLP:
         return eqx.nn.MLP(64, 10, hidden, depth=1, activation=jax.nn.tanh, key=key)

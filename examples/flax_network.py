@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 import consilience as cs
-from consilience.experiments.digits import load
+from consilience.experiments.images import bundled_digits
 
 
 class Network(nn.Module):
@@ -24,7 +24,7 @@ class Network(nn.Module):
 
 def main(hidden: int = 10, num_warmup: int = 200, num_samples: int = 200, progress: bool = True) -> cs.Run:
     """Print how well every agent tells all ten digits."""
-    train, test = load()
+    train, test = bundled_digits()
     network = Network(hidden)
 
     def init(key: jax.Array) -> dict:

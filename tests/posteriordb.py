@@ -4,7 +4,6 @@ Positive parameters are sampled as their logarithm, with the logarithm's Jacobia
 """
 
 import json
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -17,6 +16,8 @@ import numpy as np
 import pytest
 
 import consilience as cs
+
+from .real_data import FOLDER
 
 AGENTS = 4
 PARTS = (1, 2, 3, 4)  # of the rows, agent by agent
@@ -44,8 +45,7 @@ class Reference:
 
 def folder() -> Path:
     """Where the files should be."""
-    data = os.environ.get("CONSILIENCE_DATA") or Path(__file__).parents[2] / "shared" / "data"
-    return Path(data) / "posteriordb"
+    return FOLDER / "posteriordb"
 
 
 needs_posteriordb = pytest.mark.skipif(

@@ -16,6 +16,7 @@ from dataclasses import fields
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import NamedTuple
+from unittest.mock import Mock
 
 import pytest
 import yaml
@@ -97,7 +98,12 @@ def commands(text: str) -> list[list[str]]:
 
 def run_command(words: list[str]) -> str:
     if words[0] == "consilience":
-        result = CliRunner().invoke(app, words[1:])
+        with pytest.MonkeyPatch.context() as patch:
+            if words[1] == "reproduce" and "--quick" not in words:  # minutes, or a GPU: that it would be run must do
+                for function in ("reproduction.reproduce", "summary.write_page", "data.fetch"):
+                    patch.setattr(f"consilience.experiments.{function}", Mock())
+                patch.setattr("consilience.cli.reproduce.show", Mock())
+            result = CliRunner().invoke(app, words[1:])
         assert result.exit_code == 0, f"{words}: {result.output}"
         return result.stdout
     if words[0] == "make":

@@ -72,7 +72,7 @@ def test_the_paper_s_samplers_need_jax_numpy_scipy_and_networkx_only():
         (RUN + "run.summary()", "report"),
         (RUN + "run.to_arviz()", "report"),
         ("import consilience as cs; cs.Network.ring(4).plot()", "report"),
-        ("from consilience.experiments.digits import load; load()", "demo"),
+        ("from consilience.experiments.images import bundled_digits; bundled_digits()", "demo"),
     ],
     ids=["summary", "to_arviz", "plot", "demo"],
 )

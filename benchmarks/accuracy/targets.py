@@ -46,7 +46,7 @@ class Problem(NamedTuple):
 def problem(target: str, agents: int) -> Problem:
     """A target over so many agents."""
     if target == "digits":
-        train, _ = digits.load()
+        train, _ = digits.bundled_digits()
         return Problem(digits.POSTERIOR, split_by_class(train, agents), Layout.of(digits.INIT), None)
     known = KNOWN[target](agents)
     zeros = np.zeros(known.dimension)

@@ -53,7 +53,7 @@ def test_cost_and_bias_are_in_the_rows(quick):
 
 def test_figures_mean_what_the_table_says(quick):
     """Of a made-up run of known draws: twice the reference's sd, and a classifier that is always right."""
-    train, test = digits.load()
+    train, test = digits.bundled_digits()
     options = {"init": digits.INIT, "num_samples": 50, "progress": False}
     reference = digits.sample(
         digits.POSTERIOR, [train], digits.Network.complete(1), digits.CentralizedHMC(0.02), **options
@@ -103,7 +103,7 @@ def test_help_shows_an_example():
 
 def test_an_agent_learns_classes_it_never_saw():
     """Accuracy on held-out images of the eight digits that an agent has no example of."""
-    train, test = digits.load()
+    train, test = digits.bundled_digits()
     shards = digits.shard(train, digits.AGENTS, by="label")
     run = digits.sample(
         digits.POSTERIOR,

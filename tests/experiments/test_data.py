@@ -2,7 +2,6 @@
 
 import gzip
 import hashlib
-import os
 import struct
 from pathlib import Path
 
@@ -12,9 +11,9 @@ import pytest
 from consilience.experiments import data
 from consilience.experiments.data import boston, fashion_mnist, found, mnist
 
+from ..real_data import FOLDER, needs_data
 from .test_download import serving, unused_address
 
-FOLDER = Path(os.environ.get("CONSILIENCE_DATA") or Path(__file__).parents[3] / "shared" / "data")
 OFFICIAL_MD5 = {
     "mnist/train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
     "mnist/train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
@@ -24,10 +23,6 @@ OFFICIAL_MD5 = {
     "fashion-mnist/t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
 }
 OFFICIAL_FASHION_TIME = 1504176627  # in the official files' headers: 31 August 2017
-needs_data = pytest.mark.skipif(
-    not all((FOLDER / name).is_dir() for name in data.MIRRORS),
-    reason=f"{FOLDER} lacks {', '.join(data.MIRRORS)}: name the folder that has them in CONSILIENCE_DATA",
-)
 
 
 def idx(values):

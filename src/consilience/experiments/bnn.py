@@ -57,7 +57,6 @@ CLAIMS = (
         "Without passing data, each agent achieves good performance over classes it has never seen (90 % or more).",
         PAPER,
         at_least(UNSEEN, "published", 0.90),
-        scales=(PAPER_SCALE,),
     ),
     Claim(
         "hmc: each agent classifies 98.0 % of the test images rightly, with an NLL of at most 0.06, and 97.5 % of "

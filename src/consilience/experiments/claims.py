@@ -4,6 +4,7 @@ Over the seeds k = 1..n, a score of a method has mean s̄ and sd σ. Of two meth
 
     a is better than b    ⇔  s̄_a - s̄_b > 2 √(σ_a²/n_a + σ_b²/n_b)      (for scores where higher is better)
     a and b are similar   ⇔  |s̄_a - s̄_b| ≤ a tolerance, which is named with the claim
+    a is no worse than b  ⇔  s̄_b - s̄_a ≤ that tolerance
 
 With one seed there is no σ: then a is better where it is by more than the tolerance.
 """
@@ -81,15 +82,19 @@ def judge(claims: tuple[Claim, ...], rows: Sequence[Row | Exact], scale: str) ->
     return [Judged(claim.text, claim.source, *claim.judge(by_name)) for claim in claims if scale in claim.scales]
 
 
-def better(score: Score, one: str, other: str) -> Judge:
-    """Whether `one` is better than `other`, beyond what seeds explain."""
+def better(score: Score, one: str, *others: str) -> Judge:
+    """Whether `one` is better than each of the others, beyond what seeds explain."""
 
     def decide(rows: Rows) -> Evidence:
-        a, b = rows[one], rows[other]
-        ahead = (a.mean(score.name) - b.mean(score.name)) * (1 if score.higher_is_better else -1)
-        return Evidence(beside(score, a, b), bool(ahead > STANDARD_ERRORS * _error(score, a, b)))
+        first, rest = rows[one], [rows[other] for other in others]
+        return Evidence(beside(score, first, *rest), all(_is_better(score, first, row) for row in rest))
 
     return decide
+
+
+def _is_better(score: Score, a: Row | Exact, b: Row | Exact) -> bool:
+    ahead = (a.mean(score.name) - b.mean(score.name)) * (1 if score.higher_is_better else -1)
+    return bool(ahead > STANDARD_ERRORS * _error(score, a, b))
 
 
 def similar(score: Score, one: str, other: str, tolerance: float | None = None) -> Judge:
@@ -100,6 +105,17 @@ def similar(score: Score, one: str, other: str, tolerance: float | None = None) 
         a, b = rows[one], rows[other]
         within = f"; similar is within {score.written(limit)}"
         return Evidence(beside(score, a, b) + within, bool(abs(a.mean(score.name) - b.mean(score.name)) <= limit))
+
+    return decide
+
+
+def no_worse(score: Score, one: str, other: str) -> Judge:
+    """Whether `one` falls behind `other` by no more than the score's tolerance."""
+
+    def decide(rows: Rows) -> Evidence:
+        a, b = rows[one], rows[other]
+        behind = (b.mean(score.name) - a.mean(score.name)) * (1 if score.higher_is_better else -1)
+        return Evidence(beside(score, a, b), bool(behind <= score.tolerance))
 
     return decide
 
@@ -129,7 +145,7 @@ def both(*parts: Judge) -> Judge:
 
 
 def beside(score: Score, *rows: Row | Exact) -> str:
-    """Both methods' figures, with their spread over seeds."""
+    """The methods' figures, with their spread over seeds."""
     return f"{score.name}: " + ", ".join(f"{row.name} {with_spread(score, row)}" for row in rows)
 
 

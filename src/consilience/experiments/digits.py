@@ -9,21 +9,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-import jax
 import numpy as np
 
 from .._extras import require
-from .._types import Batch, Params
+from .._types import Batch
 from ..network import Network
 from ..posterior import Posterior, pool, shard
 from ..results import Run
 from ..samplers import DMALA, DULA, NUTS, CentralizedHMC, Published, Sampler
 from ..sampling import sample
+from .images import bundled_digits
+from .logistic import CLASSES, logits
 
 AGENTS = 5
-CLASSES = 10
 PRIOR_PRECISION = 10.0
-TEST_FRACTION = 0.2
 ESS_STRIDE = 25  # every 25th parameter tells how far a chain has mixed
 
 
@@ -75,20 +74,6 @@ class Outcome:
     reference: Run
 
 
-def load() -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """scikit-learn's 1797 digits of 8 × 8 pixels in [0, 1]: training and test part, split at random."""
-    images, labels = require("sklearn.datasets", "demo").load_digits(return_X_y=True)
-    order = np.random.default_rng(0).permutation(len(labels))
-    data = {"x": (images / 16).astype(np.float32)[order], "y": labels.astype(np.int32)[order]}
-    held_out = int(TEST_FRACTION * len(labels))
-    return {k: v[held_out:] for k, v in data.items()}, {k: v[:held_out] for k, v in data.items()}
-
-
-def logits(params: Params, images: jax.Array) -> jax.Array:
-    """Softmax regression."""
-    return images @ params["w"] + params["b"]
-
-
 POSTERIOR = Posterior.classifier(logits, prior_precision=PRIOR_PRECISION)
 INIT = {"w": np.zeros((64, CLASSES), np.float32), "b": np.zeros(CLASSES, np.float32)}
 
@@ -96,7 +81,7 @@ INIT = {"w": np.zeros((64, CLASSES), np.float32), "b": np.zeros(CLASSES, np.floa
 def digits(scale: Scale | None = None, seed: int = 0, progress: bool = True) -> Outcome:
     """Run the samplers and an exact reference, and compare them."""
     scale = scale or Scale()
-    train, test = load()
+    train, test = bundled_digits()
     network, alone = Network.ring(AGENTS), Network.complete(1)
     shards = shard(train, AGENTS, by="label")
     pooled = pool(shards)

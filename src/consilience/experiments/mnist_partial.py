@@ -41,9 +41,8 @@ CLAIMS = (
         PAPER,
         both(
             *(
-                better(score, "centralized HMC", name)
+                better(score, "centralized HMC", "published", "D-ULA")
                 for score in (ACCURACY, NLL, OWN_ACCURACY, OWN_NLL)
-                for name in ("published", "D-ULA")
             )
         ),
     ),

@@ -129,12 +129,23 @@ class Row:
     scores: dict[str, list[float]]
     curves: dict[str, Curve] = field(default_factory=dict)
 
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Row:
+        """Of plain data, in which a score that is no number is None."""
+        scores = {
+            name: [float("nan") if value is None else value for value in values]
+            for name, values in plain["scores"].items()
+        }
+        curves = {name: Curve(**curve) for name, curve in plain["curves"].items()}
+        return cls(**{**plain, "scores": scores, "curves": curves})
+
     def mean(self, score: str) -> float:
         return float(np.mean(self.scores[score]))
 
     def sd(self, score: str) -> float:
-        """Over the seeds; NaN where there is one."""
-        return float(np.std(self.scores[score], ddof=1)) if len(self.scores[score]) > 1 else float("nan")
+        """Over the seeds; NaN where there is one, or where one is infinite."""
+        with np.errstate(invalid="ignore"):
+            return float(np.std(self.scores[score], ddof=1)) if len(self.scores[score]) > 1 else float("nan")
 
 
 @dataclass(frozen=True)
@@ -230,10 +241,7 @@ class Record:
     @classmethod
     def from_json(cls, text: str) -> Record:
         plain = _revived(json.loads(text))
-        rows = [
-            Row(**{**row, "curves": {name: Curve(**curve) for name, curve in row["curves"].items()}})
-            for row in plain["rows"]
-        ]
+        rows = [Row.from_dict(row) for row in plain["rows"]]
         return cls(**{**plain, "rows": rows, "claims": [Judged(**claim) for claim in plain["claims"]]})
 
 

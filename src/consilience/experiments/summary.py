@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..report.markup import Markup, facts, figure, folded, join, panel, paragraph, table, tag
+from ..report.markup import Markup, facts, folded, join, paragraph, table, tag
 from ..report.numbers import MISSING
 from ..report.page import whole_page
 from .reproduction import FIGURE, REPORT, Judged, Record, Row
@@ -109,8 +109,8 @@ def _section(record: Record, folder: Path) -> Markup:
     parts: list[Markup] = [
         tag("h2", record.title),
         paragraph(f"The paper's {record.reference}, at {record.scale} scale. {record.data}."),
-        table("Claims", CLAIM_HEADER, claim_cells(record.claims), class_="compared"),
-        figure("", [panel("", _picture(home / FIGURE, record.title))]),
+        table("Claims", CLAIM_HEADER, claim_cells(record.claims), class_="claims"),
+        _picture(home / FIGURE, record.title),
     ]
     if record.rows:
         parts.append(table("Methods: mean ± sd over the seeds", method_header(record), method_cells(record)))

@@ -1,0 +1,75 @@
+"""`consilience reproduce`, all experiments with far too few iterations."""
+
+import json
+from html import escape
+from unittest.mock import Mock
+
+import pytest
+from typer.testing import CliRunner
+
+from consilience.cli import reproduce as command
+from consilience.cli.app import app
+from consilience.experiments import data
+from consilience.experiments.catalogue import EXPERIMENTS
+from consilience.experiments.reproduction import Record
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(app, ["reproduce", *arguments])
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_an_experiment_gives_a_record_a_figure_and_a_page(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(data, "found", lambda name: False)  # as on a fresh machine
+    monkeypatch.setenv("COLUMNS", "170")
+    result = invoke(name, "--quick", "--out", str(tmp_path))
+    assert result.exit_code == 0, result.output
+    home = tmp_path / name
+    record = Record.from_json((home / "results.json").read_text(encoding="utf-8"))
+    assert record.experiment == name
+    assert record.command == f"consilience reproduce {name} --scale small --quick"
+    assert (home / "figure.png").read_bytes().startswith(b"\x89PNG")
+    page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    for words in (escape(record.title), record.claims[0].measured.partition(",")[0], "data:image/png;base64,"):
+        assert words in page
+    for row in record.rows:
+        assert row.name in result.output
+        assert row.name in (home / "report.html").read_text(encoding="utf-8")
+        assert (home / "runs" / row.name.replace(" ", "-").replace(",", "") / "run.toml").exists()
+    assert {claim.verdict for claim in record.claims} <= {"holds", "does not hold", "undecided"}
+
+
+def test_a_second_time_is_the_first_again_and_json_is_json(tmp_path):
+    first, again = (json.loads(invoke("gmm", "--quick", "--json", "--out", str(tmp_path)).stdout) for _ in range(2))
+    assert first[0]["rows"] == again[0]["rows"]
+    other = invoke("gmm", "--quick", "--seeds", "2", "--out", str(tmp_path))
+    assert other.exit_code == 2
+    assert "num_chains: 3 there, 2 here" in other.stderr
+    assert "another folder is --out DIR" in other.stderr
+
+
+def test_all_are_run_in_order_and_shown_on_one_page(tmp_path, monkeypatch):
+    seen, written = [], Mock()
+    monkeypatch.setattr("consilience.experiments.reproduction.reproduce", lambda one, options: seen.append(one.name))
+    monkeypatch.setattr(command, "show", Mock())
+    monkeypatch.setattr("consilience.experiments.summary.write_page", written)
+    assert invoke("all", "--out", str(tmp_path)).exit_code == 0
+    assert seen == list(EXPERIMENTS)
+    assert written.call_args.args[1:] == (tmp_path, tmp_path / "index.html")
+
+
+def test_an_unknown_experiment_is_refused_with_the_nearest(tmp_path):
+    result = invoke("mnist", "--out", str(tmp_path))
+    assert result.exit_code == 2
+    assert "there is no experiment 'mnist'. Write mnist-ring." in result.stderr
+
+
+def test_the_paper_s_scale_needs_its_data_before_the_first_draw(tmp_path, monkeypatch):
+    monkeypatch.setenv("CONSILIENCE_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(data, "MIRRORS", dict.fromkeys(data.MIRRORS, ("http://127.0.0.1:9/",)))
+    monkeypatch.setattr("consilience.experiments.reproduction.reproduce", Mock(side_effect=AssertionError))
+    result = invoke("all", "--scale", "paper", "--out", str(tmp_path / "out"))
+    assert result.exit_code == 2
+    assert "boston/boston_house_prices.csv" in result.stderr
+    assert "Traceback" not in result.output

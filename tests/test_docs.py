@@ -100,9 +100,8 @@ def run_command(words: list[str]) -> str:
     if words[0] == "consilience":
         with pytest.MonkeyPatch.context() as patch:
             if words[1] == "reproduce" and "--quick" not in words:  # minutes, or a GPU: that it would be run must do
-                for function in ("reproduction.reproduce", "summary.write_page", "data.fetch"):
-                    patch.setattr(f"consilience.experiments.{function}", Mock())
-                patch.setattr("consilience.cli.reproduce.show", Mock())
+                for function in ("run_experiment", "show", "write_page", "data.fetch"):
+                    patch.setattr(f"consilience.cli.reproduce.{function}", Mock())
             result = CliRunner().invoke(app, words[1:])
         assert result.exit_code == 0, f"{words}: {result.output}"
         return result.stdout

@@ -18,7 +18,7 @@ from ._checks import whole_number
 from ._types import Batch, Key, Params
 from .network import Network
 from .posterior import Layout, Posterior, check_posterior, stack_shards
-from .posterior.layout import RESERVED, UNNAMED
+from .posterior.layout import RESERVED
 from .posterior.shards import check_shards, rows
 from .posterior.view import Keep, View, chosen
 from .results import Run
@@ -260,13 +260,18 @@ def _watched(averaged: View | None, watch: Any) -> View | None:
         return None
     if averaged is None:
         raise ValueError("watch is of a running mean, and there is none: say of what, moments=...")
-    view = View.of(averaged.layout, watch, "watch")
-    if not view.layout.names or any(view.layout.shapes) or view.layout.names == (UNNAMED,):
-        given = ", ".join(f"{name} {shape}" for name, shape in zip(view.layout.names, view.layout.shapes, strict=True))
-        raise ValueError(
-            f"watch must give a dict of single numbers; it gave {given or 'nothing'}. Write for example "
-            f'watch=lambda mean: {{"error": jnp.abs(mean - truth).max()}}.'
-        )
+    fix = 'Write for example watch=lambda mean: {"error": jnp.abs(mean - truth).max()}.'
+
+    def by_name(mean: Any) -> Mapping[str, Any]:
+        found = watch(mean)
+        if not isinstance(found, Mapping) or not found:
+            raise ValueError(f"watch must give a dict of single numbers; it gave {found!r}. {fix}")
+        return found
+
+    view = View.of(averaged.layout, by_name, "watch")
+    for name, shape in zip(view.layout.names, view.layout.shapes, strict=True):
+        if shape:
+            raise ValueError(f"watch must give single numbers; {name} has shape {shape}. {fix}")
     return view
 
 

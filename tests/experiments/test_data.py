@@ -204,21 +204,23 @@ def test_offline_every_missing_file_is_listed_with_where_to_put_it(cache):
         mnist()
     place = data.MIRRORS["mnist"][0].split("/")[2]
     assert str(failed.value) == (
-        f"mnist is not on this machine, and downloading failed ({place}: Connection refused). Put these files into a "
-        "folder, and name it: export CONSILIENCE_DATA=...\n"
+        f"mnist is not on this machine, and downloading failed ({place}: Connection refused). Put these files, from "
+        f"http://{place}/mnist/, into a folder, and name it: export CONSILIENCE_DATA=...\n"
         "  mnist/train-labels-idx1-ubyte.gz\n"
         "  mnist/t10k-labels-idx1-ubyte.gz"
     )
 
 
 def test_offline_a_named_folder_is_where_to_put_it(folder):
-    with pytest.raises(FileNotFoundError, match=r"files into .*/own \(CONSILIENCE_DATA\)\n  boston/boston_house_"):
+    with pytest.raises(FileNotFoundError, match=r"files, .*, into .*/own \(CONSILIENCE_DATA\)\n  boston/boston_house_"):
         boston()
 
 
 def test_a_cache_that_cannot_be_written_is_named(cache):
     cache.parent.write_text("a file where the cache should be")
-    with pytest.raises(FileNotFoundError, match=r"downloading failed \(.*/cache'\)\. Put these files into a folder"):
+    with pytest.raises(
+        FileNotFoundError, match=r"downloading failed \(.*/cache'\)\. Put these files, .* into a folder"
+    ):
         boston()
 
 

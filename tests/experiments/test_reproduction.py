@@ -15,12 +15,13 @@ from consilience.experiments.reproduction import (
     Options,
     Record,
     Row,
+    _acceptance,
     command,
     curve_of,
     settings,
 )
 from consilience.experiments.summary import markdown_table, method_cells, method_header, score_cell
-from consilience.samplers import DMALA, HMC, Published
+from consilience.samplers import DMALA, DULA, HMC, Published
 
 RECORDS = Path(__file__).parents[2] / "docs" / "experiments"
 
@@ -94,8 +95,12 @@ def test_the_command_repeats_the_run():
 
 def test_settings_are_those_that_were_given():
     assert settings(DMALA()) == ""
+    assert settings(Published(0.1, metropolis_after=None)) == "step_size=0.1, metropolis_after=None"
+    assert settings(DULA(1e-3, noise="corrected")) == "step_size=0.001, noise='corrected'"
     assert settings(Published(0.1, metropolis_after=5)) == "step_size=0.1, metropolis_after=5"
-    assert settings(HMC(num_integration_steps=7)) == "num_integration_steps=7"
+    assert settings(HMC(num_integration_steps=7, inverse_mass_matrix=1.0)) == (
+        "inverse_mass_matrix=1, num_integration_steps=7"
+    )
 
 
 def test_a_curve_is_over_agents_then_over_seeds():
@@ -108,6 +113,15 @@ def test_a_curve_is_over_agents_then_over_seeds():
     assert curve.mean[-1] == pytest.approx(by_seed[:, -1].mean())
     assert curve.sd[-1] == pytest.approx(by_seed[:, -1].std(ddof=1))
     assert curve_of(run, values[:, :1]).sd == [0.0] * len(curve.sd)
+
+
+@pytest.mark.parametrize(("free", "expected"), [(0, 0.55), (None, 0.55), (20, 0.4), (25, 0.34), (80, None)])
+def test_acceptance_is_that_of_iterations_with_a_metropolis_step(free, expected):
+    """Eight draws of ten iterations each; a draw that has some of either kind is left out."""
+    accepted = np.array([1, 1, 0.7, 0.3, 0.3, 0.3, 0.4, 0.4]).reshape(8, 1, 1)
+    run = SimpleNamespace(iterations=80, thin=10, acceptance=0.55, raw_stats={"is_accepted": accepted})
+    found = _acceptance(SimpleNamespace(metropolis_after=free), run)
+    assert found == (None if expected is None else pytest.approx(expected))
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

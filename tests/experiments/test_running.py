@@ -6,8 +6,8 @@ import pytest
 
 import consilience as cs
 from consilience.experiments.running import (
-    ACCURACY,
-    NLL,
+    RUNNING_ACCURACY,
+    RUNNING_NLL,
     RunningClasses,
     in_the_end,
     own_scores,
@@ -75,13 +75,18 @@ def test_scores_are_those_of_the_draws(run):
         nll = -np.log(alone[:, np.arange(50), TEST["y"]]).mean(axis=1)
         np.testing.assert_allclose(found.accuracy, right, atol=1e-6)
         np.testing.assert_allclose(found.nll, nll, rtol=1e-4)
-        np.testing.assert_allclose(run.stats[ACCURACY][:, chain, -1], right, atol=1e-6)
-        np.testing.assert_allclose(run.stats[NLL][:, chain, -1], nll, rtol=1e-4)
+        np.testing.assert_allclose(run.stats[RUNNING_ACCURACY][:, chain, -1], right, atol=1e-6)
+        np.testing.assert_allclose(run.stats[RUNNING_NLL][:, chain, -1], nll, rtol=1e-4)
         np.testing.assert_allclose(found.cumulative.nll[-1], nll, rtol=1e-4)
         assert found.seen == ((0,), (1,), (2,))
         assert found.ood_auroc.shape == (3,)
     assert run.evaluation.nll == pytest.approx(np.mean([s.nll for s in scores], axis=0))
-    assert run.evaluation.reliability.ece.shape == (3,)
+    bins = [s.reliability for s in scores]
+    held = np.sum([b.count for b in bins], axis=0)
+    right = np.nansum([b.count * b.accuracy for b in bins], axis=0)
+    there = held > 0
+    np.testing.assert_allclose(run.evaluation.reliability.accuracy[there], right[there] / held[there])
+    np.testing.assert_allclose(run.evaluation.reliability.count, held / 2)
 
 
 def test_scores_of_all_chains_are_near_those_of_evaluate(run):
@@ -94,14 +99,14 @@ def test_scores_of_all_chains_are_near_those_of_evaluate(run):
 
 def test_an_agent_s_own_score_is_of_what_it_sees(run):
     _, run = run
-    own = in_the_end(own_scores(run, ACCURACY))
+    own = in_the_end(own_scores(run, RUNNING_ACCURACY))
     for chain in range(2):
         expected = [
             (of_chain(run, chain, view["x"])[agent].argmax(axis=-1) == TEST["y"]).mean()
             for agent, view in enumerate(VIEWS)
         ]
         assert own[chain] == pytest.approx(np.mean(expected), abs=1e-6)
-    assert own.mean() < in_the_end(run.stats[ACCURACY]).mean()
+    assert own.mean() < in_the_end(run.stats[RUNNING_ACCURACY]).mean()
 
 
 def test_a_wider_run_has_a_larger_ratio(run):

@@ -158,7 +158,7 @@ OTHER = {
     "start": ({"init": {"w": np.ones(3, np.float32), "b": np.float32(0)}}, r"where the chains start: not as it was"),
     "prior": (
         {"posterior": cs.Posterior(lambda p: -0.6 * (p["w"] @ p["w"] + p["b"] ** 2), POSTERIOR.log_likelihood)},
-        r"the model's, the sampler's or keep='s code: it computes something else now",
+        r"code of the model, the sampler, keep=, moments= or watch=: it computes something else now",
     ),
     "keep": ({"keep": ["w"]}, r"model\.kept\.b: \[\] there, nothing here"),
     "keep's code": ({"keep": lambda p: {"w": 2 * p["w"], "b": p["b"]}}, r"it computes something else now"),

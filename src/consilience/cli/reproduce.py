@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -14,15 +14,19 @@ from rich.console import Console
 from rich.table import Table
 
 from .._extras import require
-from .ending import choose_from, errors_are_said
+from ..experiments import data
+from ..experiments.catalogue import EXPERIMENTS
+from ..experiments.reproduction import RUNS, Experiment, Options, Record
+from ..experiments.reproduction import reproduce as run_experiment
+from ..experiments.summary import CLAIM_HEADER, claim_cells, method_cells, method_header, records_in, write_page
+from ..results.store import RUN
+from .ending import INTERRUPTED, choose_from, end, errors_are_said
 from .output import QUIET
 from .writing import check_folder
 
-if TYPE_CHECKING:
-    from ..experiments.reproduction import Record
-
 ALL = "all"
 PAGE = "index.html"
+UNLIMITED = 10_000  # columns
 
 
 class Scale(StrEnum):
@@ -67,61 +71,85 @@ def reproduce(
     folder = out or Path("reproduction") / (scale.value + "-quick" * quick)
 
     def what_now() -> str:
-        return f"What has been drawn is in {folder}; another folder is --out DIR." if folder.exists() else ""
+        drawn = any(folder.glob(f"*/{RUNS}/*/{RUN}"))
+        return f"{folder} has what was drawn: the same command goes on with it, --out DIR starts anew." * drawn
 
-    with errors_are_said(hint=what_now):
-        for module in ("sklearn", "arviz_stats", "matplotlib"):  # before the first draw, not after the last
-            require(module, "demo")
-        check_folder(folder, "--out DIR")
-        from ..experiments import data
-        from ..experiments.catalogue import EXPERIMENTS
-        from ..experiments.reproduction import Options
-        from ..experiments.reproduction import reproduce as run_experiment
-        from ..experiments.summary import write_page
-
-        for name in names:
-            if name not in EXPERIMENTS and name != ALL:
-                raise ValueError(f"there is no experiment {name!r}. {choose_from(name, [*EXPERIMENTS, ALL])}")
-        chosen = [one for one in EXPERIMENTS.values() if one.name in names or ALL in names]
-        if scale is Scale.paper:
-            for needed in sorted({name for one in chosen for name in one.data}):
-                data.fetch(needed)
-        records = []
-        for experiment in chosen:
-            options = Options(
-                scale.value, seeds, folder / experiment.name, precision.value, not (quiet or as_json), quick
-            )
-            record = run_experiment(experiment, options)
-            records.append(record)
-            if not as_json:
-                show(record)
-        write_page(records, folder, folder / PAGE)
+    try:
+        with errors_are_said(hint=what_now):
+            chosen = _chosen(names)
+            _check(chosen, scale, folder)
+            records = []
+            for experiment in chosen:
+                place = folder / experiment.name
+                options = Options(scale.value, seeds, place, precision.value, not (quiet or as_json), quick)
+                records.append(run_experiment(experiment, options))
+                if not as_json:
+                    show(records[-1])
+            write_page(records_in(folder, EXPERIMENTS), folder, folder / PAGE)
+    except KeyboardInterrupt:
+        end(INTERRUPTED, "interrupted.", what_now())
     if as_json:
         print(json.dumps([json.loads(record.to_json()) for record in records], indent=1, ensure_ascii=False))
     else:
         print(f"{folder / PAGE} written.")
 
 
+def _chosen(names: list[str]) -> list[Experiment]:
+    for name in names:
+        if name not in EXPERIMENTS and name != ALL:
+            raise ValueError(f"there is no experiment {name!r}. {choose_from(name, [*EXPERIMENTS, ALL])}")
+    return [one for one in EXPERIMENTS.values() if one.name in names or ALL in names]
+
+
+def _check(chosen: list[Experiment], scale: Scale, folder: Path) -> None:
+    """Before the first draw, not after the last."""
+    for module in ("sklearn", "arviz_stats", "matplotlib"):
+        require(module, "demo")
+    check_folder(folder, "--out DIR")
+    missing = []
+    for name in sorted({name for one in chosen for name in one.data} if scale is Scale.paper else ()):
+        try:
+            data.fetch(name)
+        except FileNotFoundError as refusal:
+            missing.append(str(refusal))
+    if missing:
+        raise FileNotFoundError("\n".join(missing))
+
+
 def show(record: Record) -> None:
     """The tables of a record, on the terminal."""
-    from ..experiments.summary import CLAIM_HEADER, claim_cells, method_cells, method_header
-
-    console = Console()
+    console = Console(highlight=False)
     console.print(f"[bold]{record.title}[/] ({record.scale} scale, {record.seconds:,.0f} s)")
-    console.print(f"{record.data}.", highlight=False)
+    console.print(f"{record.data}.")
     if record.rows:
-        console.print(_table(method_header(record), method_cells(record), numbers=True))
-    console.print(_table(CLAIM_HEADER, claim_cells(record.claims), numbers=False))
+        _show_methods(console, method_header(record), method_cells(record))
+    if record.claims:
+        table = _table(CLAIM_HEADER)
+        for cells in claim_cells(record.claims):
+            table.add_row(*cells)
+        console.print(table)
     for note in record.notes:
         console.print(note, style="dim")
     console.print()
 
 
-def _table(header: Sequence[str], rows: list[list[str]], numbers: bool) -> Table:
+def _show_methods(console: Console, header: list[str], rows: list[list[str]]) -> None:
+    """As a table, or where that is too wide, a paragraph each: no digit is cut off."""
+    table = _table(header, numbers_from=header.index("settings") + 1)
+    for cells in rows:
+        table.add_row(*cells)
+    if Console(width=UNLIMITED).measure(table).maximum <= console.width:
+        console.print(table)
+        return
+    for name, *cells in rows:
+        said = ", ".join(f"{column} {cell}" for column, cell in zip(header[1:], cells, strict=True))
+        console.print(f"[bold]{name}[/]: {said}")
+    console.print()
+
+
+def _table(header: Sequence[str], numbers_from: int | None = None) -> Table:
     table = Table(box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
     for place, name in enumerate(header):
-        is_number = numbers and place > 1 and name != "target"
-        table.add_column(name, justify="right" if is_number else "left", no_wrap=numbers, overflow="fold")
-    for row in rows:
-        table.add_row(*row)
+        is_number = numbers_from is not None and place >= numbers_from and name != "target"
+        table.add_column(name, justify="right" if is_number else "left", no_wrap=numbers_from is not None)
     return table

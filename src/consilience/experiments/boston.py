@@ -67,7 +67,7 @@ CLAIMS = (
     Claim(
         "Exact sampling over the network predicts as the agents' exact posterior does.",
         OURS,
-        similar(MSE, "nuts", "exact, feature blocks", 0.002),
+        similar(MSE, "nuts", "exact, feature blocks"),
     ),
 )
 
@@ -128,7 +128,7 @@ def conduct(options: Options, seeds: int) -> Findings:
 
     iterations = 20_000 if options.is_small else 100_000
     rounds = {0: 1, 1000: 5, 2000: 10}
-    by_paper = partial(Method, source=PAPER, num_samples=iterations // 10, thin=10)
+    by_paper = partial(Method, source=options.paper, num_samples=iterations // 10, thin=10)
     methods = (
         by_paper("centralized HMC", CentralizedHMC(4e-4), whole),
         by_paper("published", Published(4e-4, rounds=rounds, metropolis_after=1000), parts),
@@ -160,23 +160,34 @@ def conduct(options: Options, seeds: int) -> Findings:
     return Findings(
         data=source,
         rows=rows,
-        claims=judge(
-            CLAIMS, [*rows, *(Exact(name, {"MSE": [error]}) for name, error in errors.items())], options.scale
-        ),
+        claims=judge(CLAIMS, [*rows, *(Exact(name, {"MSE": [error]}) for name, error in errors.items())], options),
         columns={"MSE": 4, OWN_MSE.name: 4, "var/ref": 3},
         notes=[
             "Two targets: agents with a block of features each sample the product of four likelihoods; the centralized "
             "runs sample the posterior of whole rows. The exact posterior mean has an MSE of "
             + " and of ".join(f"{error:.4f} ({name.removeprefix('exact, ')})" for name, error in errors.items())
-            + " from whole rows. Prices are standardised.",
+            + " from whole rows. All numbers are standardised: always saying the mean has an MSE of about 1.",
             "MSE: of predictions from whole test rows; own MSE: each agent predicts from its own features, the others "
             "set to zero. The paper does not say which it shows.",
+            *_warning(errors),
             "var/ref: the variance of the second half of a seed's draws over the exact one of its target, averaged "
             "over parameters. 1 is right, less is overconfident; a chain that has not mixed may show either.",
         ],
         drawn={"exact": errors},
         runs=runs,
     )
+
+
+def _warning(errors: dict[str, float]) -> list[str]:
+    """Where the agents' target is a bad one to predict from: then a low error is no merit of a sampler."""
+    block_error = errors[f"exact, {BLOCKS}"]
+    if block_error < 1:
+        return []
+    return [
+        f"From whole rows the agents' own posterior predicts worse ({block_error:.2f}) than always saying the mean "
+        "would: each block explains the target as if alone, and their sum says it several times over. There a sampler "
+        f"with a lower MSE is one that has not arrived at what it samples."
+    ]
 
 
 def figure(record: Record, path: Path) -> None:
@@ -200,7 +211,7 @@ def figure(record: Record, path: Path) -> None:
 
 EXPERIMENT = Experiment(
     name="boston",
-    title="Boston housing, four agents with three or four features each",
+    title="Linear regression, four agents with a block of features each",
     reference="section 4.2, Linear Regression",
     seeds={"small": 3, "paper": 9},
     data=("boston",),

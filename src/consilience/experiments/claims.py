@@ -1,23 +1,24 @@
 """Claims about methods, and how measurements decide them.
 
-Over the seeds k = 1..n, a score of a method has mean s̄ and sd σ. Of two methods a and b,
+Over the seeds k = 1..n, a score of a method has mean s̄ and sd σ. Of two methods a and b, d = s̄_a - s̄_b (or -d, where
+lower is better) is known up to e = 2 √(σ_a²/n_a + σ_b²/n_b). With a tolerance t, below which no difference counts,
 
-    a is better than b    ⇔  s̄_a - s̄_b > 2 √(σ_a²/n_a + σ_b²/n_b)      (for scores where higher is better)
-    a and b are similar   ⇔  |s̄_a - s̄_b| ≤ a tolerance, which is named with the claim
-    a is no worse than b  ⇔  s̄_b - s̄_a ≤ that tolerance
+    a is better than b      ⇔  d - e > 0       and is not  ⇔  d + e < t
+    a and b are similar     ⇔  |d| + e ≤ t     and are not ⇔  |d| - e > t
+    a is no worse than b    ⇔  -d + e ≤ t      and is      ⇔  -d - e > t
 
-With one seed there is no σ: then a is better where it is by more than the tolerance.
+and whatever is neither is undecided. With one seed there is no σ, and e is what makes d > t the least that is better.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from .reproduction import SCALES, Judged, Row
+from .reproduction import SCALES, Judged, Options, Row
 
 STANDARD_ERRORS = 2
 
@@ -38,6 +39,9 @@ class Score(NamedTuple):
     def written(self, value: float) -> str:
         return f"{100 * value:.{self.decimals}f} %" if self.percent else f"{value:.{self.decimals}f}"
 
+    def difference(self, value: float) -> str:
+        return f"{100 * value:.{self.decimals}f} points" if self.percent else self.written(value)
+
 
 ACCURACY = Score("accuracy", 0.005, True, 2, percent=True)
 NLL = Score("NLL", 0.02, False, 3)
@@ -46,20 +50,21 @@ MSE = Score("MSE", 0.01, False, 4)
 
 class Evidence(NamedTuple):
     measured: str
-    holds: bool
+    holds: bool | None  # None: it cannot be told
 
 
 class Exact(NamedTuple):
-    """Scores that are known: something to compare a method with."""
+    """Something to compare a method with: scores that are known, or measured otherwise."""
 
     name: str
     scores: dict[str, list[float]]
 
     def mean(self, score: str) -> float:
-        return self.scores[score][0]
+        return float(np.mean(self.scores[score]))
 
     def sd(self, score: str) -> float:
-        return float("nan")
+        """Zero where the score is known."""
+        return float(np.std(self.scores[score], ddof=1)) if len(self.scores[score]) > 1 else 0.0
 
 
 Rows = Mapping[str, Row | Exact]
@@ -76,25 +81,28 @@ class Claim:
     scales: tuple[str, ...] = SCALES  # at which it is made
 
 
-def judge(claims: tuple[Claim, ...], rows: Sequence[Row | Exact], scale: str) -> list[Judged]:
-    """What the rows say of the claims."""
+def judge(claims: Sequence[Claim], rows: Sequence[Row | Exact], options: Options) -> list[Judged]:
+    """What the rows say of the claims; nothing is decided by a quick look."""
     by_name = {row.name: row for row in rows}
-    return [Judged(claim.text, claim.source, *claim.judge(by_name)) for claim in claims if scale in claim.scales]
+    found = [(claim, claim.judge(by_name)) for claim in claims if options.scale in claim.scales]
+    return [
+        Judged(claim.text, claim.source, evidence.measured, None if options.quick else evidence.holds)
+        for claim, evidence in found
+    ]
 
 
 def better(score: Score, one: str, *others: str) -> Judge:
     """Whether `one` is better than each of the others, beyond what seeds explain."""
 
+    def than(a: Row | Exact, b: Row | Exact) -> bool | None:
+        ahead, error = _ahead(score, a, b), _error(score, a, b)
+        return _decided(ahead - error > 0, ahead + error < score.tolerance)
+
     def decide(rows: Rows) -> Evidence:
         first, rest = rows[one], [rows[other] for other in others]
-        return Evidence(beside(score, first, *rest), all(_is_better(score, first, row) for row in rest))
+        return Evidence(beside(score, first, *rest), _all(than(first, row) for row in rest))
 
     return decide
-
-
-def _is_better(score: Score, a: Row | Exact, b: Row | Exact) -> bool:
-    ahead = (a.mean(score.name) - b.mean(score.name)) * (1 if score.higher_is_better else -1)
-    return bool(ahead > STANDARD_ERRORS * _error(score, a, b))
 
 
 def similar(score: Score, one: str, other: str, tolerance: float | None = None) -> Judge:
@@ -103,8 +111,9 @@ def similar(score: Score, one: str, other: str, tolerance: float | None = None) 
 
     def decide(rows: Rows) -> Evidence:
         a, b = rows[one], rows[other]
-        within = f"; similar is within {score.written(limit)}"
-        return Evidence(beside(score, a, b) + within, bool(abs(a.mean(score.name) - b.mean(score.name)) <= limit))
+        apart, error = abs(_ahead(score, a, b)), _error(score, a, b, unknown=0.0)
+        measured = f"{beside(score, a, b)}; similar is within {score.difference(limit)}"
+        return Evidence(measured, _decided(apart + error <= limit, apart - error > limit))
 
     return decide
 
@@ -114,8 +123,10 @@ def no_worse(score: Score, one: str, other: str) -> Judge:
 
     def decide(rows: Rows) -> Evidence:
         a, b = rows[one], rows[other]
-        behind = (b.mean(score.name) - a.mean(score.name)) * (1 if score.higher_is_better else -1)
-        return Evidence(beside(score, a, b), bool(behind <= score.tolerance))
+        behind, error = -_ahead(score, a, b), _error(score, a, b, unknown=0.0)
+        return Evidence(
+            beside(score, a, b), _decided(behind + error <= score.tolerance, behind - error > score.tolerance)
+        )
 
     return decide
 
@@ -126,10 +137,9 @@ def at_least(score: Score, one: str, limit: float) -> Judge:
     def decide(rows: Rows) -> Evidence:
         values = rows[one].scores[score.name]
         worst = min(values) if score.higher_is_better else max(values)
-        return Evidence(
-            f"{score.name}: {one} {score.written(worst)}",
-            bool(worst >= limit if score.higher_is_better else worst <= limit),
-        )
+        needed = f"{'at least' if score.higher_is_better else 'at most'} {score.written(limit)} is needed"
+        reached = worst >= limit if score.higher_is_better else worst <= limit
+        return Evidence(f"{score.name}: {one} {score.written(worst)}, {needed}", bool(reached))
 
     return decide
 
@@ -139,7 +149,7 @@ def both(*parts: Judge) -> Judge:
 
     def decide(rows: Rows) -> Evidence:
         found = [part(rows) for part in parts]
-        return Evidence(". ".join(e.measured for e in found), all(e.holds for e in found))
+        return Evidence(". ".join(e.measured for e in found), _all(e.holds for e in found))
 
     return decide
 
@@ -150,11 +160,26 @@ def beside(score: Score, *rows: Row | Exact) -> str:
 
 
 def with_spread(score: Score, row: Row | Exact) -> str:
-    spread = row.sd(score.name)
-    return score.written(row.mean(score.name)) + ("" if np.isnan(spread) else f" ± {score.written(spread)}")
+    known = len(row.scores[score.name]) == 1
+    return score.written(row.mean(score.name)) + ("" if known else f" ± {score.written(row.sd(score.name))}")
 
 
-def _error(score: Score, a: Row | Exact, b: Row | Exact) -> float:
-    """Of the difference of two means; with one seed, what makes a difference of a tolerance the least that counts."""
-    variances = [row.sd(score.name) ** 2 / len(row.scores[score.name]) for row in (a, b)]
-    return float(np.sqrt(sum(variances))) if not np.isnan(variances).any() else score.tolerance / STANDARD_ERRORS
+def _ahead(score: Score, a: Row | Exact, b: Row | Exact) -> float:
+    """By how much the first is better."""
+    return (a.mean(score.name) - b.mean(score.name)) * (1 if score.higher_is_better else -1)
+
+
+def _error(score: Score, a: Row | Exact, b: Row | Exact, unknown: float | None = None) -> float:
+    """Of the difference of two means, so many standard errors; `unknown`, or the tolerance, where there is one seed."""
+    error = STANDARD_ERRORS * np.sqrt(sum(row.sd(score.name) ** 2 / len(row.scores[score.name]) for row in (a, b)))
+    return float(error) if not np.isnan(error) else score.tolerance if unknown is None else unknown
+
+
+def _decided(yes: bool, no: bool) -> bool | None:
+    return True if yes else False if no else None
+
+
+def _all(verdicts: Iterable[bool | None]) -> bool | None:
+    """Whether all hold; that one does not decides, that one is undecided leaves it open."""
+    found = list(verdicts)
+    return False if False in found else None if None in found else True

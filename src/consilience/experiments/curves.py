@@ -20,6 +20,7 @@ COLOURS = {
     "nuts": GREEN,
     "hmc": GREEN,
 }
+SHORT = 0.25
 SHOWN_FROM = 0.02  # of a run: before, curves are at what they started from
 
 
@@ -46,8 +47,8 @@ def colour(name: str) -> str:
 def curves_figure(record: Record, path: Path, scores: Mapping[str, str]) -> None:
     """Write the figure: one panel a score, given with the name of its axis.
 
-    The paper's methods are solid lines, ours dashed. Those of ours that make trajectories have few iterations, and many
-    gradients in each: they are lines across, at what they end with.
+    Methods with the paper's settings are solid lines, ours dashed. Those with less than SHORT of the longest run's
+    iterations, such as trajectories with many gradients in each, are dotted lines across, at what they end with.
     """
     figure, axes = canvas(len(scores))
     for ax, (score, label) in zip(axes, scores.items(), strict=True):
@@ -64,8 +65,9 @@ def draw_curves(ax: Any, record: Record, score: str) -> None:
         if score not in row.curves:
             continue
         look = {"color": colour(row.name), "lw": 1.7, "ls": "--" if row.source == OURS else "-"}
-        if row.curves[score].iterations[-1] < longest / 4:
-            ax.axhline(row.mean(score), label=label_of(row, score), **{**look, "ls": ":", "lw": 2.2})
+        if row.curves[score].iterations[-1] < SHORT * longest:
+            dots = ":" if row.name in COLOURS else (0, (1, 3))  # two may lie on each other
+            ax.axhline(row.mean(score), label=label_of(row, score), **{**look, "ls": dots, "lw": 2.2})
             shown.append([row.mean(score)])
         else:
             shown.append(_draw_curve(ax, row, score, look, SHOWN_FROM * longest))

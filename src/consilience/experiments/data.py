@@ -109,7 +109,10 @@ def _how_to_get(name: str, reason: str) -> str:
         f"a folder, and name it: export {FOLDER_VARIABLE}=..." if folder is None else f"{folder} ({FOLDER_VARIABLE})"
     )
     files = "".join(f"\n  {file}" for file in _missing(name))
-    return f"{name} is not on this machine, and downloading failed ({reason}). Put these files into {where}{files}"
+    return (
+        f"{name} is not on this machine, and downloading failed ({reason}). Put these files, from {MIRRORS[name][0]}, "
+        f"into {where}{files}"
+    )
 
 
 def _read(file: str) -> bytes:

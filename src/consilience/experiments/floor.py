@@ -21,48 +21,60 @@ Derivative = Callable[[LogDensity, Vector], tuple[Any, Vector]]
 
 
 class Floor(NamedTuple):
-    """Milliseconds of all agents' derivatives at one point each, and of what was measured against it."""
+    """Milliseconds of a part of a sampler's work, and of the derivatives in it.
 
-    derivatives: float
-    iteration: float
+    Attributes:
+      what: the part is.
+      derivative: in words.
+    """
+
+    what: str
+    derivative: str
+    bare: float
+    measured: float
 
     @property
     def share(self) -> float:
         """Of the time that is spent on derivatives; above 1 where the sampler's code compiles better."""
-        return self.derivatives / self.iteration
+        return self.bare / self.measured
 
-    def said(self, what: str, of: str) -> str:
+    def said(self) -> str:
+        share = f"{self.share:.2f} of that time"
         return (
-            f"{what}: {self.iteration:.3g} ms, where the bare {of} of both agents takes {self.derivatives:.3g} ms on "
-            f"the same device: {self.share:.2f} of that floor."
+            f"{self.what} takes {self.measured:.3g} ms, compilation included. The bare derivatives of all agents "
+            f"({self.derivative.rstrip('.')}) take {self.bare:.3g} ms on the same device: {share}."
         )
 
 
 def value_and_gradient(logdensity: LogDensity, position: Vector) -> tuple[Any, Vector]:
-    """As hmc and dmala need it."""
+    """Value and gradient."""
     return jax.value_and_grad(logdensity)(position)
 
 
 def gradient_and_product(logdensity: LogDensity, position: Vector) -> tuple[Any, Vector]:
-    """The gradient and one Hessian-vector product, as `published` needs them."""
+    """Gradient and one Hessian-vector product."""
     gradient, curvature = gradient_and_curvature(logdensity, position, position)
     return curvature, gradient
 
 
-def derivative_milliseconds(posterior: Posterior, target: Target, init: Params, derivative: Derivative) -> float:
-    """One evaluation for all agents of one chain, from a loop of them without anything else, compiled beforehand."""
-    layout = Layout.of(init)
-    shards = stack_shards(target.shards, target.network.size)
+def derivative_milliseconds(
+    posterior: Posterior, target: Target, init: Params, derivative: Derivative, chains: int = 1
+) -> float:
+    """One evaluation for all agents and chains, from a loop of them without anything else, compiled beforehand."""
+    layout, size = Layout.of(init), target.network.size
+    shards = stack_shards(target.shards, size)
+
+    def of_agent(shard: Shard, position: Vector) -> Vector:
+        value, gradient = derivative(LocalLogDensity(posterior, layout, shard, size), position)
+        return position + TRIFLE * (gradient + value)
+
+    of_all = jax.vmap(jax.vmap(of_agent), in_axes=(None, 0))
 
     @jax.jit
     def repeated(shards: Shard, positions: jax.Array) -> jax.Array:
-        def of_agent(shard: Shard, position: Vector) -> Vector:
-            value, gradient = derivative(LocalLogDensity(posterior, layout, shard, target.network.size), position)
-            return position + TRIFLE * (gradient + value)
+        return jax.lax.fori_loop(0, REPEATS, lambda _, at: of_all(shards, at), positions)
 
-        return jax.lax.fori_loop(0, REPEATS, lambda _, at: jax.vmap(of_agent)(shards, at), positions)
-
-    positions = jnp.tile(layout.ravel(init), (target.network.size, 1))
+    positions = jnp.tile(layout.ravel(init), (chains, size, 1))
     repeated(shards, positions).block_until_ready()
     began = time.perf_counter()
     repeated(shards, positions).block_until_ready()

@@ -24,7 +24,7 @@ from ..network import Network
 from ..posterior import Posterior, pool, shard
 from ..results import Run
 from ..samplers import DMALA, NUTS, CentralizedHMC, Published
-from .claims import Claim, Exact, Score, better, both, judge, similar
+from .claims import Claim, Exact, Score, better, both, judge, no_worse, similar
 from .curves import canvas, colour, save
 from .reproduction import OURS, PAPER, Experiment, Findings, Method, Options, Record, Target, row_of, run_all
 
@@ -37,19 +37,20 @@ NOISE_VARIANCE = 2.0
 STEP_SIZE = 0.3
 EDGES = ((-2.5, 3.5), (-4.0, 4.0))  # of the table; the mass outside is below 1e-6
 CELLS = 401
+REFERENCE_PAIRS = 20  # of samples, that say how far apart two are
 COMPARED = 1000  # draws, for the distance to the reference
 OUTLYING = 0.01  # of the reference's draws have a lower density than the limit of the outlying region
 SHOWN = 500  # draws, in the figure
 
 DISTANCE = Score("W₁", 0.05, False, 3)
-OUTSIDE = Score("outlying", 0.01, False, 1, percent=True)
+OUTSIDE = Score("outlying", 0.0025, False, 2, percent=True)
 MODE = Score("mass θ₂ > 0", 0.05, True, 1, percent=True)
 CLAIMS = (
     Claim(
         "The Metropolis adjustment keeps samples in the high probability region in a similar manner to the centralized "
         "approach.",
         PAPER,
-        similar(OUTSIDE, "published", "centralized HMC"),
+        no_worse(OUTSIDE, "published", "centralized HMC"),
     ),
     Claim(
         "Without it, samples of low probability are never rejected: more of them are outlying.",
@@ -57,9 +58,14 @@ CLAIMS = (
         better(OUTSIDE, "published", "published, no MH"),
     ),
     Claim(
+        "With it, samples are as often in the region of low probability as they should be.",
+        OURS,
+        similar(OUTSIDE, "published", "reference"),
+    ),
+    Claim(
         "Exact sampling over the network is at the reference, by distance and by modes.",
         OURS,
-        both(similar(DISTANCE, "nuts", "reference"), similar(MODE, "nuts", "reference")),
+        both(no_worse(DISTANCE, "nuts", "reference"), similar(MODE, "nuts", "reference")),
     ),
 )
 
@@ -171,21 +177,24 @@ def conduct(options: Options, seeds: int) -> Findings:
         return {name: [one[name] for one in found] for name in found[0]}
 
     rows = [row_of(method, runs[method.name], by_seed(runs[method.name])) for method in methods]
-    exact = measured(known.draws(random, COMPARED)) | {OUTSIDE.name: OUTLYING, MODE.name: known.positive_mass}
+    exact = {
+        DISTANCE.name: [distance(known.draws(random, COMPARED), reference) for _ in range(REFERENCE_PAIRS)],
+        OUTSIDE.name: [OUTLYING],
+        MODE.name: [known.positive_mass],
+    }
+    apart = np.array(exact[DISTANCE.name])
     shown = {name: _some(run.draws["theta"][0, 0]) for name, run in runs.items()}
     step = max(1, CELLS // 100)
     return Findings(
         data=f"{POINTS} points of the mixture, {POINTS // AGENTS} for each of {AGENTS} agents",
         rows=rows,
-        claims=judge(
-            CLAIMS, [*rows, Exact("reference", {name: [value] for name, value in exact.items()})], options.scale
-        ),
+        claims=judge(CLAIMS, [*rows, Exact("reference", exact)], options),
         columns={DISTANCE.name: 3, OUTSIDE.name: 4, MODE.name: 3},
         notes=[
             f"W₁: Wasserstein distance of {COMPARED} draws to as many of the exact posterior; two such samples of the "
-            f"exact posterior itself are {exact[DISTANCE.name]:.3f} apart. Outlying: draws where the density is lower "
-            f"than for all but {OUTLYING:.0%} of the posterior. Mass θ₂ > 0: {known.positive_mass:.3f} in truth. All "
-            f"as agent 0 sees them.",
+            f"exact posterior itself are {apart.mean():.3f} ± {apart.std(ddof=1):.3f} apart. Outlying: draws where the "
+            f"density is lower than for all but {OUTLYING:.0%} of the posterior. Mass θ₂ > 0: "
+            f"{known.positive_mass:.3f} in truth. All as agent 0 sees them.",
             "The appendix has no settings for this experiment: steps, lengths and the ring are ours. The data are the "
             "first of several draws of 100 points for which the posterior has two modes; for most it has one.",
         ],

@@ -9,7 +9,7 @@ moves through it as fast.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -29,57 +29,62 @@ class Images:
 
     Attributes:
       side: pixels.
-      strange: images of something else.
       source: what they are, in words.
-      strange_source: and those.
+      curvature: κ/κ₀.
     """
 
     train: Batch
     test: Batch
-    strange: np.ndarray
     side: int
     source: str
-    strange_source: str
-
-    @property
-    def relative_curvature(self) -> float:
-        """κ/κ₀."""
-        return float(np.square(self.train["x"], dtype=float).sum()) / MNIST_CURVATURE
+    curvature: float
 
     def step(self, of_paper: float) -> float:
         """One of the paper's, for these images."""
-        return of_paper / self.relative_curvature**0.5 if self.side != MNIST_SIDE else of_paper
+        return of_paper / self.curvature**0.5
 
     def squared_step(self, of_paper: float) -> float:
         """As `step`, where the paper's is a drift's, which is a step squared."""
-        return of_paper / self.relative_curvature if self.side != MNIST_SIDE else of_paper
+        return of_paper / self.curvature
 
     def precision(self, of_paper: float) -> float:
         """A prior's, for these images."""
-        return of_paper * self.relative_curvature if self.side != MNIST_SIDE else of_paper
-
-    def normalised(self) -> Images:
-        """Pixels with mean 0 and sd 1 over the training images: for MNIST, 0.1307 is taken off and 0.3081 is one."""
-        mean, sd = self.train["x"].mean(dtype=float), self.train["x"].std(dtype=float)
-
-        def of(x: np.ndarray) -> np.ndarray:
-            return ((x - mean) / sd).astype(np.float32)
-
-        train, test = ({**part, "x": of(part["x"])} for part in (self.train, self.test))
-        return replace(self, train=train, test=test, strange=of(self.strange))
+        return of_paper * self.curvature
 
 
 def images(is_small: bool) -> Images:
-    """MNIST with Fashion-MNIST for strangers, or the small stand-in of what is at hand."""
+    """MNIST, or the small stand-in that is at hand."""
     if not is_small:
         train, test = data.mnist()
-        strange = data.fashion_mnist()["x"]
         source = f"MNIST, {len(train['y']):,} training and {len(test['y']):,} test images of 28 × 28 pixels"
-        return Images(train, test, strange, MNIST_SIDE, source, "Fashion-MNIST, 10,000 images")
-    return _thumbnails() if data.found("mnist") else _bundled()
+        return Images(train, test, MNIST_SIDE, source, curvature=1.0)
+    train, test, side, source = _thumbnails() if data.found("mnist") else _bundled()
+    return Images(train, test, side, source, curvature=square_sum(train["x"]) / MNIST_CURVATURE)
 
 
-def _thumbnails() -> Images:
+def square_sum(x: np.ndarray) -> float:
+    """κ = Σ_n |x_n|²."""
+    return float(np.square(x, dtype=float).sum())
+
+
+def strangers(found: Images, is_small: bool) -> tuple[np.ndarray, str]:
+    """Images of something else, and what they are."""
+    if not is_small:
+        return data.fashion_mnist()["x"], "Fashion-MNIST, 10,000 images"
+    if found.side == MNIST_SIDE // 2 and data.found("fashion-mnist"):
+        return _halved(data.fashion_mnist()["x"][:SMALL_TEST_ROWS]), "Fashion-MNIST, as thumbnails"
+    # The same pixels in another order, one for all images: as bright as digits, and none.
+    order = np.random.default_rng(1).permutation(found.side**2)
+    return found.test["x"][:, order], "the test images with their pixels in another order"
+
+
+def normalised(like: np.ndarray, *arrays: np.ndarray) -> list[np.ndarray]:
+    """Pixels, scaled so that those of `like` have mean 0 and sd 1: for MNIST, 0.1307 is taken off and 0.3081 is one."""
+    mean, sd = like.mean(dtype=float), like.std(dtype=float)
+    return [((x - mean) / sd).astype(np.float32) for x in arrays]
+
+
+def _thumbnails() -> tuple[Batch, Batch, int, str]:
     random = np.random.default_rng(0)
 
     def some(part: Batch, count: int) -> Batch:
@@ -87,13 +92,8 @@ def _thumbnails() -> Images:
         return {"x": _halved(part["x"][chosen]), "y": part["y"][chosen]}
 
     train, test = data.mnist()
-    small, small_test = some(train, SMALL_ROWS), some(test, SMALL_TEST_ROWS)
     source = f"{SMALL_ROWS:,} of MNIST's images and {SMALL_TEST_ROWS:,} of its test images, as thumbnails of 14 × 14"
-    if data.found("fashion-mnist"):
-        strange, strangers = _halved(data.fashion_mnist()["x"][:SMALL_TEST_ROWS]), "Fashion-MNIST, as thumbnails"
-    else:
-        strange, strangers = _scrambled(small_test["x"])
-    return Images(small, small_test, strange, MNIST_SIDE // 2, source, strangers)
+    return some(train, SMALL_ROWS), some(test, SMALL_TEST_ROWS), MNIST_SIDE // 2, source
 
 
 def _halved(x: np.ndarray) -> np.ndarray:
@@ -111,13 +111,7 @@ def bundled_digits() -> tuple[Batch, Batch]:
     return {k: v[held_out:] for k, v in whole.items()}, {k: v[:held_out] for k, v in whole.items()}
 
 
-def _bundled() -> Images:
+def _bundled() -> tuple[Batch, Batch, int, str]:
     train, test = bundled_digits()
-    strange, strangers = _scrambled(test["x"])
     source = f"scikit-learn's digits, {len(train['y']):,} training and {len(test['y']):,} test images of 8 × 8 pixels"
-    return Images(train, test, strange, 8, source, strangers)
-
-
-def _scrambled(x: np.ndarray) -> tuple[np.ndarray, str]:
-    """The same pixels in another order, one for all images: as bright as digits, and none."""
-    return x[:, np.random.default_rng(1).permutation(x.shape[1])], "the test images with their pixels in another order"
+    return train, test, 8, source

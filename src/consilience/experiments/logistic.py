@@ -14,8 +14,8 @@ from ..results import Run
 from .images import Images
 from .reproduction import Method, Options, Row, curve_of, row_of, run_all
 from .running import (
-    ACCURACY,
-    NLL,
+    RUNNING_ACCURACY,
+    RUNNING_NLL,
     RunningClasses,
     in_the_end,
     late_variances,
@@ -32,10 +32,9 @@ SPREAD_NOTE = (
     "averaged over 200 of the parameters. 1 is right, less is overconfident; a chain that has not mixed may show "
     "either."
 )
-SEEDS_NOTE = "Scores are of one seed's draws, each agent's averaged over the agents; ± is one sd over the seeds."
-PIXELS_NOTE = (
-    "Pixels are between 0 and 1. The paper does not say how it scales them; with mean 0 and sd 1 its steps for "
-    "DecentralizedULA and for the ring would be beyond the limit of stability."
+SEEDS_NOTE = (
+    "Scores are of one seed's draws, each agent's averaged over the agents; ± is one sd over the seeds, of which nuts "
+    "has four at most."
 )
 
 
@@ -82,9 +81,9 @@ def run_logistic(
             "ECE": [s.ece.mean() for s in scores],
             "var/ref": variance_ratios(run, exact[method.target.name]),
         }
-        curves = {"accuracy": curve_of(run, run.stats[ACCURACY]), "NLL": curve_of(run, run.stats[NLL])}
+        curves = {"accuracy": curve_of(run, run.stats[RUNNING_ACCURACY]), "NLL": curve_of(run, run.stats[RUNNING_NLL])}
         if views:
-            own = {"own accuracy": own_scores(run, ACCURACY), "own NLL": own_scores(run, NLL)}
+            own = {"own accuracy": own_scores(run, RUNNING_ACCURACY), "own NLL": own_scores(run, RUNNING_NLL)}
             measured |= {name: in_the_end(values) for name, values in own.items()}
             curves |= {name: curve_of(run, values) for name, values in own.items()}
         rows.append(row_of(method, run, measured, curves))

@@ -25,6 +25,7 @@ from .reproduction import OURS, PAPER, Experiment, Findings, Method, Options, Ta
 AGENTS = 4
 WHOLE, QUARTERS = "whole images", "quarters"
 OWN_ACCURACY, OWN_NLL = (score._replace(name=f"own {score.name}") for score in (ACCURACY, NLL))
+COLUMNS = {"accuracy": 4, "NLL": 4, "own accuracy": 4, "own NLL": 4, "var/ref": 3}
 CLAIMS = (
     Claim(
         "The two decentralized algorithms perform similarly (agents predict from whole images).",
@@ -37,25 +38,22 @@ CLAIMS = (
         both(similar(OWN_ACCURACY, "published", "D-ULA"), similar(OWN_NLL, "published", "D-ULA")),
     ),
     Claim(
-        "Each obtains an overall worse estimate than the centralized baseline (either way).",
+        "Each obtains an overall worse estimate than the centralized baseline (agents predict from whole images).",
         PAPER,
-        both(
-            *(
-                better(score, "centralized HMC", "published", "D-ULA")
-                for score in (ACCURACY, NLL, OWN_ACCURACY, OWN_NLL)
-            )
-        ),
+        both(*(better(score, "centralized HMC", "published", "D-ULA") for score in (ACCURACY, NLL))),
     ),
     Claim(
-        "The gap is the target's, not the sampler's: exact sampling of the quarters is as far from exact sampling of "
-        "whole images.",
+        "Each obtains an overall worse estimate than the centralized baseline (each predicts from its own quarter).",
+        PAPER,
+        both(*(better(score, "centralized HMC", "published", "D-ULA") for score in (OWN_ACCURACY, OWN_NLL))),
+    ),
+    Claim(
+        "Exact sampling of the quarters does worse than exact sampling of whole images: the target differs, not only "
+        "the sampler (agents predict from whole images).",
         OURS,
         both(better(ACCURACY, "whole nuts", "nuts"), better(NLL, "whole nuts", "nuts")),
     ),
 )
-
-
-COLUMNS = {"accuracy": 4, "NLL": 4, "own accuracy": 4, "own NLL": 4, "var/ref": 3}
 
 
 def quarters(side: int) -> list[np.ndarray]:
@@ -77,7 +75,7 @@ def conduct(options: Options, seeds: int) -> Findings:
 
     iterations = 2_000 if options.is_small else 8_000
     rounds = {0: 1, iterations // 4: 2, iterations * 3 // 8: 3}
-    by_paper = partial(Method, source=PAPER, num_samples=iterations // 10, thin=10)
+    by_paper = partial(Method, source=options.paper, num_samples=iterations // 10, thin=10)
     exact = partial(
         Method,
         source=OURS,
@@ -98,7 +96,7 @@ def conduct(options: Options, seeds: int) -> Findings:
     return Findings(
         data=found.source,
         rows=rows,
-        claims=judge(CLAIMS, rows, options.scale),
+        claims=judge(CLAIMS, rows, options),
         columns=COLUMNS,
         notes=[
             "Two targets: agents with a quarter each sample the product of four likelihoods, in which every label "
@@ -107,7 +105,7 @@ def conduct(options: Options, seeds: int) -> Findings:
             "the rest set to zero. The paper does not say which it shows.",
             logistic.SEEDS_NOTE,
             logistic.SPREAD_NOTE,
-            logistic.PIXELS_NOTE,
+            "Pixels are between 0 and 1. The paper does not say how it scales them.",
         ],
         runs=runs,
     )
@@ -115,10 +113,10 @@ def conduct(options: Options, seeds: int) -> Findings:
 
 EXPERIMENT = Experiment(
     name="mnist-partial",
-    title="MNIST, four agents with a quarter of every image each",
+    title="Digits, four agents with a quarter of every image each",
     reference="section 4.3, Partial Observation",
     seeds={"small": 3, "paper": 9},
-    data=("mnist", "fashion-mnist"),
+    data=("mnist",),
     conduct=conduct,
     figure=partial(curves_figure, scores={"accuracy": "accuracy", "NLL": "NLL"}),
 )

@@ -33,6 +33,7 @@ from ..sampling import sample
 
 SMALL, PAPER_SCALE = SCALES = ("small", "paper")
 PAPER, OURS = "paper", "ours"  # where a setting or a claim comes from
+AFTER_PAPER = "after the paper"  # a setting that is scaled, or shortened, with the experiment
 PRECISIONS = {"float32": "highest", "tf32": "tensorfloat32"}  # of products on a GPU, and what jax calls them
 CURVE_POINTS = 40
 QUICKER, QUICK_DRAWS, QUICK_WARMUP = 100, 10, 20
@@ -62,6 +63,11 @@ class Options:
     def is_small(self) -> bool:
         return self.scale == SMALL
 
+    @property
+    def paper(self) -> str:
+        """Where the settings of the paper's methods come from."""
+        return AFTER_PAPER if self.is_small or self.quick else PAPER
+
 
 @dataclass(frozen=True)
 class Target:
@@ -77,7 +83,7 @@ class Method:
     """One line of an experiment's table: a sampler with its settings, on a target.
 
     Attributes:
-      source: PAPER, where sampler and settings are the paper's, else OURS.
+      source: PAPER, where the settings are the paper's, AFTER_PAPER or OURS.
       seeds: chains, where they are not the experiment's.
       init: where it starts, where that is not the experiment's start.
     """
@@ -107,9 +113,10 @@ class Row:
     """What was measured of a method.
 
     Attributes:
-      scores: by name, one number for every seed, each a mean over agents.
+      scores: by name, one number for every seed.
       curves: by name.
-      milliseconds: per iteration of all chains together.
+      milliseconds: per iteration of all chains together, compilation included.
+      acceptance: of the iterations with a Metropolis step; None where there are none.
       rounds, megabytes: sent by all agents together, warm-up included.
     """
 
@@ -131,12 +138,16 @@ class Row:
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Row:
-        """Of plain data, in which a score that is no number is None."""
-        scores = {
-            name: [float("nan") if value is None else value for value in values]
-            for name, values in plain["scores"].items()
+        """Of plain data, in which what is no number is None."""
+
+        def numbers(values: list[Any]) -> list[Any]:
+            return [float("nan") if value is None else value for value in values]
+
+        scores = {name: numbers(values) for name, values in plain["scores"].items()}
+        curves = {
+            name: Curve(**{part: numbers(values) for part, values in curve.items()})
+            for name, curve in plain["curves"].items()
         }
-        curves = {name: Curve(**curve) for name, curve in plain["curves"].items()}
         return cls(**{**plain, "scores": scores, "curves": curves})
 
     def mean(self, score: str) -> float:
@@ -170,6 +181,7 @@ class Findings:
       data: in words.
       columns: the scores that the table has, and the decimals of each.
       notes: what a reader has to know to read the table.
+      precision, seeds: where they are not the options'.
       drawn: other data that the figure is drawn from.
       runs: by the rows' names.
     """
@@ -181,6 +193,8 @@ class Findings:
     notes: list[str] = field(default_factory=list)
     drawn: dict[str, Any] = field(default_factory=dict)
     runs: Mapping[str, Run] = field(default_factory=dict)
+    precision: str | None = None
+    seeds: int | None = None
 
 
 @dataclass(frozen=True)
@@ -257,8 +271,8 @@ def reproduce(experiment: Experiment, options: Options) -> Record:
         title=experiment.title,
         reference=experiment.reference,
         scale=options.scale,
-        seeds=seeds,
-        precision=options.precision,
+        seeds=findings.seeds or seeds,
+        precision=findings.precision or precision(options),
         command=command(experiment.name, options),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         seconds=sum(row.seconds for row in findings.rows) or time.perf_counter() - began,
@@ -286,6 +300,11 @@ def command(name: str, options: Options) -> str:
     line += f" --seeds {options.seeds}" * (options.seeds is not None)
     line += f" --precision {options.precision}" * (options.precision != Options.precision)
     return line + " --quick" * options.quick
+
+
+def precision(options: Options) -> str:
+    """Of products: a CPU has no other than float32."""
+    return options.precision if jax.devices()[0].platform != "cpu" else Options.precision
 
 
 def hardware() -> dict[str, str]:
@@ -345,12 +364,12 @@ def row_of(
         target=method.target.name,
         sampler=f"{run.sampler.name}({settings(method.sampler)})",
         iterations=run.iterations,
-        warmup=method.num_warmup,
+        warmup=run.iterations - run.num_draws * run.thin,
         thin=run.thin,
         seeds=run.num_chains,
         seconds=run.seconds,
         milliseconds=1e3 * run.seconds / run.iterations,
-        acceptance=run.acceptance,
+        acceptance=_acceptance(method.sampler, run),
         rounds=run.traffic.rounds,
         megabytes=run.traffic.bytes / 1e6,
         scores={name: [float(v) for v in values] for name, values in scores.items()},
@@ -358,10 +377,25 @@ def row_of(
     )
 
 
+def _acceptance(sampler: Sampler, run: Run) -> float | None:
+    """Of the iterations with a Metropolis step, where the first ones have none."""
+    free = getattr(sampler, "metropolis_after", 0)
+    if not free or run.acceptance is None:
+        return run.acceptance
+    accepted = np.asarray(run.raw_stats["is_accepted"])
+    first = -(-max(0, free - (run.iterations - len(accepted) * run.thin)) // run.thin)  # draw with one throughout
+    return float(accepted[first:].mean(dtype=float)) if first < len(accepted) else None
+
+
 def settings(sampler: Sampler) -> str:
-    """Those that were given, as they would be written."""
+    """Those that were given."""
     given = ((one.name, getattr(sampler, one.name), one.default) for one in fields(sampler))  # type: ignore[arg-type]
-    return ", ".join(f"{name}={value!r}" for name, value, default in given if value is not default)
+    return ", ".join(f"{name}={_written(value)}" for name, value, default in given if value is not default)
+
+
+def _written(value: Any) -> str:
+    is_real = isinstance(value, float) or (hasattr(value, "dtype") and np.ndim(value) == 0)
+    return f"{float(value):.4g}" if is_real else repr(value)
 
 
 def curve_of(run: Run, values: np.ndarray) -> Curve:

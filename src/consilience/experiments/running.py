@@ -20,9 +20,9 @@ from ..results import Run
 from ..results.held_out import seen_classes
 from ..results.predictive import ClassificationScores, classification_scores, with_strange
 from ..results.saved_scores import save_scores
-from ..results.scores import CumulativeAccuracy
+from ..results.scores import CumulativeAccuracy, Reliability
 
-ACCURACY, NLL = "running_accuracy", "running_nll"
+RUNNING_ACCURACY, RUNNING_NLL = "running_accuracy", "running_nll"
 KEPT_PARAMETERS = 200
 
 
@@ -60,8 +60,8 @@ class RunningClasses:
         """A probability of zero counts as the least number there is."""
         of_label = jnp.take_along_axis(known, self.labels[:, None], axis=1)
         return {
-            ACCURACY: (known.argmax(axis=1) == self.labels).mean(),
-            NLL: -jnp.log(jnp.maximum(of_label, np.finfo(known.dtype).tiny)).mean(),
+            RUNNING_ACCURACY: (known.argmax(axis=1) == self.labels).mean(),
+            RUNNING_NLL: -jnp.log(jnp.maximum(of_label, np.finfo(known.dtype).tiny)).mean(),
         }
 
     def scores(self, run: Run) -> list[ClassificationScores]:
@@ -73,7 +73,8 @@ class RunningClasses:
         stops = np.unique(np.geomspace(run.num_draws, 1, 30).round().astype(int))
         found = []
         for chain in range(run.num_chains):
-            accuracy, nll = (run.stats[name][:, chain, stops - 1].T.astype(float) for name in (ACCURACY, NLL))
+            watched = (run.stats[name][:, chain, stops - 1].T for name in (RUNNING_ACCURACY, RUNNING_NLL))
+            accuracy, nll = (values.astype(float) for values in watched)
             cumulative = CumulativeAccuracy(stops, accuracy, nll)
             tables = [table.astype(float) for table in predictive[:, chain]]
             found.append(classification_scores(tables, self.labels, seen, cumulative, run.num_draws))
@@ -132,8 +133,10 @@ def _mean_of(many: Sequence[Any]) -> Any:
             return _mean_of(values)
         if not isinstance(values[0], np.ndarray):
             return values[0]
-        there = ~np.isnan(values)
+        weights = np.where(np.isnan(values), 0.0, 1.0)
+        if isinstance(first, Reliability) and name in ("confidence", "accuracy"):  # a bin counts as much as it holds
+            weights *= [one.count for one in many]
         with np.errstate(invalid="ignore"):  # 0 / 0 where none has one
-            return np.sum(values, axis=0, where=there) / there.sum(axis=0)
+            return np.where(weights > 0, np.multiply(values, weights), 0.0).sum(axis=0) / weights.sum(axis=0)
 
     return type(first)(**{field.name: mean_field(field.name) for field in fields(first)})

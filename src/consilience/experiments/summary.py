@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ..report.markup import Markup, facts, folded, join, paragraph, table, tag
 from ..report.numbers import MISSING
 from ..report.page import whole_page
-from .reproduction import FIGURE, REPORT, Judged, Record, Row
+from .reproduction import FIGURE, PAPER, RECORD, REPORT, Judged, Record, Row
 
 CLAIM_HEADER = ("claim", "by", "what we measured", "verdict")
 
@@ -77,6 +77,12 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
+def records_in(folder: Path, names: Iterable[str]) -> list[Record]:
+    """Of the experiments that have been run there."""
+    paths = (folder / name / RECORD for name in names)
+    return [Record.from_json(path.read_text(encoding="utf-8")) for path in paths if path.exists()]
+
+
 def write_page(records: Sequence[Record], folder: Path, path: Path) -> None:
     """One page about all records; their figures are in it, and the reports on their runs beside it.
 
@@ -91,17 +97,18 @@ def write_page(records: Sequence[Record], folder: Path, path: Path) -> None:
     sections = (_section(record, folder) for record in records)
     lead = paragraph(
         "The experiments of “Decentralized Bayesian Learning with Metropolis-Adjusted Hamiltonian Monte Carlo” "
-        "(Kungurtsev, Cobb, Javidi and Jalaian, 2021), run anew: what it claims, what was measured, and what can be "
-        "had. Verdicts are computed from the runs."
+        "(Kungurtsev, Cobb, Javidi and Jalaian, 2021), run again: what it claims, what was measured, and what exact "
+        "samplers give on the same problems. published is its DecentralizedMALA, D-ULA its DecentralizedULA. Verdicts "
+        "are computed from the runs."
     )
     path.write_text(whole_page("The paper, reproduced", lead, join([contents, *sections])), encoding="utf-8")
 
 
 def _said(record: Record) -> str:
     """How many claims of the paper's hold."""
-    own = [claim for claim in record.claims if claim.source == "paper"]
-    held = sum(claim.holds is True for claim in own)
-    return f"{held} of {len(own)} claims of the paper hold" if own else "no claim of the paper at this scale"
+    of_paper = [claim for claim in record.claims if claim.source == PAPER]
+    held = sum(claim.holds is True for claim in of_paper)
+    return f"{held} of {len(of_paper)} claims of the paper hold here" if of_paper else "no claims at this scale"
 
 
 def _section(record: Record, folder: Path) -> Markup:
@@ -109,7 +116,7 @@ def _section(record: Record, folder: Path) -> Markup:
     parts: list[Markup] = [
         tag("h2", record.title),
         paragraph(f"The paper's {record.reference}, at {record.scale} scale. {record.data}."),
-        table("Claims", CLAIM_HEADER, claim_cells(record.claims), class_="claims"),
+        *([table("Claims", CLAIM_HEADER, claim_cells(record.claims), class_="claims")] if record.claims else []),
         _picture(home / FIGURE, record.title),
     ]
     if record.rows:

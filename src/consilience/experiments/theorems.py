@@ -10,10 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ..network import Network
 from .reproduction import Experiment, Findings, Judged, Options, Record
-from .theory import CLAIMS, Curve, Outcome, Scale, power, theory
-from .theory_figure import theory_figure
+from .theory import CLAIMS, Curve, Scale, power, theory
+from .theory_figure import Drawn, theory_figure
 
 SMALL_SCALE = Scale(groups=8, pool=512, ratio_draws=200, coupled_runs=200, consensus_runs=6)
 HOLDS = {"holds": True, "fails": False, "undecided": None}
@@ -22,9 +21,11 @@ HOLDS = {"holds": True, "fails": False, "undecided": None}
 def conduct(options: Options, seeds: int) -> Findings:
     outcome = theory(SMALL_SCALE if options.is_small or options.quick else Scale())
     return Findings(
-        data=f"logistic regression on made-up rows, {outcome.network.size} agents on a ring, in double precision",
+        data=f"Logistic regression on made-up rows, {outcome.network.size} agents on a ring, in double precision",
         rows=[],
         claims=[_judged(curve) for curve in outcome.curves.values()],
+        precision="float64",
+        seeds=1,
         notes=["Slopes are those of least squares on logarithms, with 95 % intervals from independent groups of runs."],
         drawn={
             "scale": asdict(outcome.scale),
@@ -36,20 +37,25 @@ def conduct(options: Options, seeds: int) -> Findings:
 
 def _judged(curve: Curve) -> Judged:
     claim, slope = curve.claim, curve.slope
-    said = "bounded as t grows" if claim.kind == "growth" else f"of order {power(claim.exponent)}"
+    said = {
+        "bound": f"vanishes at least as fast as {power(claim.exponent)}",
+        "order": f"is of order {power(claim.exponent)}",
+        "growth": "stays bounded",
+    }[claim.kind]
     measured = f"slope {slope.value:z.2f}, {slope.low:z.2f} to {slope.high:z.2f}"
-    return Judged(f"Theorem {claim.theorem}: {claim.quantity} is {said}.", claim.source, measured, HOLDS[curve.verdict])
+    return Judged(f"Theorem {claim.theorem}: {claim.quantity}: {said}.", claim.source, measured, HOLDS[curve.verdict])
+
+
+def curves_of(record: Record) -> dict[str, Curve]:
+    """What a record has of them."""
+    drawn = record.drawn["curves"]
+    return {claim.name: Curve(claim, *(np.array(values) for values in drawn[claim.name])) for claim in CLAIMS}
 
 
 def figure(record: Record, path: Path) -> None:
     """Errors against the step size, a panel or two for each theorem."""
-    drawn = record.drawn
-    curves = {
-        claim.name: Curve(claim, *(np.array(values) for values in drawn["curves"][claim.name])) for claim in CLAIMS
-    }
-    course = {name: np.array(values) for name, values in drawn["course"].items()}
-    agents = Network.ring(len(next(iter(curves.values())).groups[0]))  # of the figure no part
-    theory_figure(Outcome(Scale(**drawn["scale"]), 0, agents, curves, {}, course, np.empty(0)), path)
+    course = {name: np.array(values) for name, values in record.drawn["course"].items()}
+    theory_figure(Drawn(Scale(**record.drawn["scale"]), curves_of(record), course), path)
 
 
 EXPERIMENT = Experiment(

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._extras import require
 from ..report.style import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILION
-from .theory import Curve, Outcome, power
+from .theory import Curve, Outcome, Scale, power
 
 LABEL_ROOM = 0.95  # of a panel's width in ε, added on its right for the labels
 LABEL_GAP = 0.095  # of its height, the least distance between two of them
 SHOWN_STEP_SIZES = 3  # in the panel over time
 
 
-def theory_figure(outcome: Outcome, path: Path) -> None:
+class Drawn(NamedTuple):
+    """What the figure shows of an outcome."""
+
+    scale: Scale
+    curves: dict[str, Curve]
+    course: dict[str, np.ndarray]
+
+
+def theory_figure(outcome: Outcome | Drawn, path: Path) -> None:
     """Write the figure to `path`. Thin dotted lines have the claimed exponent and meet their curve at its largest ε."""
     matplotlib = require("matplotlib", "report")
     matplotlib.use("Agg")  # a file is written, no window opened
@@ -89,7 +97,7 @@ def theory_figure(outcome: Outcome, path: Path) -> None:
     plt.close(figure)
 
 
-def _curves(ax: Any, outcome: Outcome, title: str, ylabel: str, shown: dict[str, tuple[str, str]]) -> None:
+def _curves(ax: Any, outcome: Outcome | Drawn, title: str, ylabel: str, shown: dict[str, tuple[str, str]]) -> None:
     curves = [outcome.curves[name] for name in shown]
     first, last = min(c.at[0] for c in curves), max(c.at[-1] for c in curves)
     ax.set(xscale="log", yscale="log", ylabel=ylabel)
@@ -121,7 +129,7 @@ def _exponents(curve: Curve) -> str:
     return f"slope {curve.slope.value:z.2f}, {curve.claim.source} {power(curve.claim.exponent)}"
 
 
-def _time(ax: Any, outcome: Outcome) -> None:
+def _time(ax: Any, outcome: Outcome | Drawn) -> None:
     step_sizes = outcome.curves["position"].at
     times = np.arange(1, outcome.scale.consensus_horizon + 1)
     for place in np.linspace(len(step_sizes) - 1, 0, SHOWN_STEP_SIZES).astype(int):

@@ -15,7 +15,6 @@ import numpy as np
 from .._types import Params
 
 RESERVED = ("agent", "chain", "draw")
-UNNAMED = "params"  # what a bare array is called
 
 
 @dataclass(frozen=True)
@@ -106,6 +105,6 @@ def _check_names(names: list[str], what: str) -> None:
             raise ValueError(f"{what}: {name!r} is the name of a dimension of all draws. Rename the parameter.")
 
 
-def leaf_name(path: Any, root: str = UNNAMED) -> str:
+def leaf_name(path: Any, root: str = "params") -> str:
     """A leaf's name as users write it: `layer.w` for params["layer"]["w"], `params` for a bare array."""
     return jax.tree_util.keystr(path, simple=True, separator=".").replace("/", ".") or root

@@ -34,7 +34,7 @@ CONSEQUENCES = {
     "sampler.fingerprint": "the sampler's settings: not as they were",
     "model.start": "where the chains start: not as it was",
     "sampler.bias": "what the sampler says of its bias",
-    "model.code": "the model's, the sampler's or keep='s code: it computes something else now",
+    "model.code": "code of the model, the sampler, keep=, moments= or watch=: it computes something else now",
 }
 
 

@@ -40,8 +40,8 @@ class Model(NamedTuple):
     layout: Layout
     one_copy: bool  # of the state, for all agents
     view: View  # of a draw: what is kept
-    averaged: View | None = None  # of a draw: what running moments are taken of
-    watched: View | None = None  # of the running mean: what is recorded with every draw
+    averaged: View | None  # of a draw: what running moments are taken of
+    watched: View | None  # of the running mean: what is recorded with every draw
 
     def logdensity(self, shard: Shard, size: int) -> LogDensity:
         """ℓ_i of the vector of parameters."""

@@ -26,15 +26,22 @@ BEGIN, END = "<!-- claims: made by make docs-experiments -->", "<!-- end of clai
 WIDTH = 120
 INTRODUCTION = """
     The experiments of *Decentralized Bayesian Learning with Metropolis-Adjusted Hamiltonian Monte Carlo* (Kungurtsev,
-    Cobb, Javidi and Jalaian, 2021), run anew at full size: its methods at its settings, and beside them what can be
-    had. `published` is the paper's DecentralizedMALA, `D-ULA` its DecentralizedULA. Every verdict is computed from the
-    runs. *Similar* and *better* have fixed meanings: similar is within the tolerance that is named, better is by more
-    than two standard errors over the seeds.
+    Cobb, Javidi and Jalaian, 2021), run again at full size: its methods at its settings, and beside them samplers that
+    are exact. `published` is the paper's DecentralizedMALA, `D-ULA` its DecentralizedULA. Every verdict is computed
+    from the runs.
+    *Better* is by more than two standard errors over the seeds, *similar* within the tolerance that is named, two
+    standard errors included; what the seeds cannot tell is *undecided*.
     """
+SHARED_GPU = "The two MNIST records on this page were made at the same time on one GPU: alone, each takes less."
+REMARKS = {  # on how a record was made
+    "mnist-ring": SHARED_GPU,
+    "mnist-partial": f"{SHARED_GPU} What agents predict from their own quarters was not recorded at this scale.",
+    "bnn": "Made in several calls that went on from checkpoints, and put together from the stored runs.",
+}
 COMMANDS = """```sh
 consilience reproduce all                        # small: two minutes each on two cores
 consilience reproduce boston --scale paper       # in full
-consilience reproduce bnn --scale paper --precision tf32
+consilience reproduce mnist-ring mnist-partial bnn --scale paper --precision tf32
 ```"""
 
 
@@ -52,6 +59,8 @@ def page(found: list[Record]) -> str:
         if record.rows:
             parts.append(markdown_table(method_header(record), method_cells(record)))
         parts += [filled(note) for note in record.notes]
+        if record.experiment in REMARKS:
+            parts.append(filled(REMARKS[record.experiment]))
         if record.rows:
             settings = "\n".join(f"    - {row.name}: `{row.sampler}`" for row in record.rows)
             parts.append(f'??? note "Settings"\n\n{settings}')
@@ -84,15 +93,16 @@ def theorems(own: list[Judged]) -> list[Judged]:
     merged = []
     for theorem in sorted({claim.claim.partition(":")[0] for claim in own}):
         members = [claim for claim in own if claim.claim.startswith(f"{theorem}:")]
-        failing = [claim for claim in members if not claim.holds]
+        failing = [claim for claim in members if claim.holds is False]
         said = [
-            f"{claim.claim.partition(': ')[2].removesuffix('.')}: {claim.measured.partition(',')[0]}"
+            f"{claim.claim.removeprefix(f'{theorem}: ').removesuffix('.')} ({claim.measured.partition(',')[0]})"
             for claim in failing
         ]
-        measured = f"{len(members) - len(failing)} of {len(members)} exponents are as claimed"
+        measured = f"{sum(claim.holds is True for claim in members)} of {len(members)} do"
         measured += f"; not: {'; '.join(said)}" if said else ""
-        text = f"{theorem}: the orders in ε of {len(members)} quantities."
-        merged.append(Judged(text, PAPER, measured, all(claim.holds for claim in members)))
+        undecided = any(claim.holds is None for claim in members)
+        text = f"{theorem}: {len(members)} quantities vanish with ε, or stay bounded, as fast as it states."
+        merged.append(Judged(text, PAPER, measured, False if failing else None if undecided else True))
     return merged
 
 

@@ -2,7 +2,8 @@
 
 The network is 784-100-10 with SELU between the layers. The settings of `published` are those of appendix C (ε = 7e-5,
 prior precision 10, no Metropolis step for 2000 iterations, 5·10⁵ iterations, one round each, start at zero); all others
-are ours, and start near the maximum of the posterior, found with Adam on the sum of the agents' gradients.
+are ours, and start near a maximum of the posterior, found with Adam on the sum of the agents' gradients (computed here
+on the pooled rows, which gives the same sum).
 
 Predictions for the test images and for images of something else are averaged on the device: the draws stay there.
 """

@@ -19,7 +19,7 @@ from . import data
 
 MNIST_CURVATURE = 5_268_601.0  # κ₀ of the 60,000 training images, pixels from 0 to 1
 MNIST_SIDE = 28
-SMALL_ROWS, SMALL_TEST_ROWS = 2000, 1000
+SMALL_ROWS, SMALL_TEST_ROWS = 1000, 500
 TEST_FRACTION = 0.2
 
 

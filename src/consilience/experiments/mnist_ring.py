@@ -65,7 +65,7 @@ def conduct(options: Options, seeds: int) -> Findings:
         source=OURS,
         num_samples=100 if options.is_small else 200,
         num_warmup=100 if options.is_small else 200,
-        seeds=min(seeds, 4),
+        seeds=min(seeds, 2 if options.is_small else 4),
     )
     methods = (
         by_paper("centralized HMC", CentralizedHMC(found.step(1e-3)), pooled),

@@ -202,7 +202,10 @@ def figure(record: Record, path: Path) -> None:
     whole.set(xlabel="iterations", ylabel="test MSE of all draws so far", ylim=(low, high))
     whole.set_title("Predictions from whole rows", fontsize=10)
     draw_curves(own_features, record, OWN_MSE.name)
-    own_features.set(xlabel="iterations", ylabel="test MSE of all draws so far")
+    low, high = own_features.get_ylim()
+    own_features.set(
+        xlabel="iterations", ylabel="test MSE of all draws so far", ylim=(low, high + 0.45 * (high - low))
+    )  # room for the legend
     own_features.set_title("Each agent predicts from its own features", fontsize=10)
     for ax in (whole, own_features):
         ax.legend(frameon=False, fontsize=8)

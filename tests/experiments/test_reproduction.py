@@ -7,7 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from consilience.experiments import bnn, boston, mnist_partial, mnist_ring, theorems
 from consilience.experiments.catalogue import EXPERIMENTS
+from consilience.experiments.claims import Exact, judge
 from consilience.experiments.reproduction import (
     PAPER,
     Curve,
@@ -137,3 +139,17 @@ def test_the_full_size_has_been_run(name):
         published = found.row("published")
         assert (published.iterations, published.seeds) == (lengths[name], found.seeds)
         assert "NVIDIA H200" in found.hardware["device"] or name == "boston"
+
+
+@pytest.mark.parametrize("experiment", [boston, mnist_partial, mnist_ring, bnn], ids=lambda one: one.EXPERIMENT.name)
+def test_the_verdicts_on_record_are_those_of_the_numbers_on_record(experiment):
+    found = Record.from_json((RECORDS / f"{experiment.EXPERIMENT.name}.json").read_text(encoding="utf-8"))
+    texts = {judged.claim for judged in found.claims}
+    claims = [claim for claim in experiment.CLAIMS if claim.text in texts]
+    known = [Exact(name, {"MSE": [error]}) for name, error in found.drawn.get("exact", {}).items()]
+    assert judge(claims, [*found.rows, *known], Options("paper")) == found.claims
+
+
+def test_the_slopes_on_record_are_those_of_the_points_on_record():
+    found = Record.from_json((RECORDS / "theory.json").read_text(encoding="utf-8"))
+    assert [theorems._judged(curve) for curve in theorems.curves_of(found).values()] == found.claims

@@ -61,7 +61,7 @@ def reproduce(
     as_json: Annotated[bool, typer.Option("--json", help="Print the records as JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help=QUIET)] = False,
 ) -> None:
-    """Run the paper's experiments: its methods at its settings, and beside them what can be had.
+    """Run the paper's experiments: its methods at its settings, and beside them exact ones.
 
     Writes a record, a figure and a report on the runs of each, and one page about all. A run that was interrupted is
     gone on with by the same command.

@@ -306,7 +306,7 @@ def flat(text):
         ("run --set run.num_", ["run.num_samples=", "run.num_warmup=", "run.num_chains="]),
         ("network ri", ["ring:5"]),
         ("network ring:5 --weights uni", ["uniform"]),
-        ("re", ["report"]),
+        ("re", ["report", "reproduce"]),
     ],
 )
 def test_the_shell_completes_commands_keys_and_kinds(typed, words):

@@ -83,6 +83,15 @@ class TestResume:
         assert_same(on_disk, whole)
         assert_same(cs.load(tmp_path / "run"), whole)
 
+    def test_killed_while_the_first_arrays_are_made_it_can_be_read_and_gone_on_with(self, tmp_path):
+        sample(out=tmp_path / "run")
+        (tmp_path / "run" / "checkpoint.npz").unlink()
+        shutil.rmtree(tmp_path / "run" / "draws.zarr")
+        (tmp_path / "run" / "draws.zarr" / "sample_stats" / "is_accepted").mkdir(parents=True)  # and nothing in it
+        found = cs.load(tmp_path / "run")
+        assert (found.num_draws, found.iterations, dict(found.stats)) == (0, 0, {})
+        assert_same(sample(out=tmp_path / "run", resume=True), sample())
+
     def test_more_draws_are_those_of_one_longer_run(self, tmp_path):
         sample(sampler=cs.dmala(), out=tmp_path / "run", moments=True)
         longer = sample(sampler=cs.dmala(), out=tmp_path / "run", moments=True, num_samples=90, resume=True)

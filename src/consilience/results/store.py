@@ -180,7 +180,8 @@ class DiskStats(Mapping[str, np.ndarray]):
     def __init__(self, folder: Path, length: int) -> None:
         self._length = length
         path = folder / DRAWS / STATS
-        self._arrays = dict(require("zarr", "store").open_group(path, mode="r").arrays()) if path.exists() else {}
+        # Before the first draw that counts, a killed process may have left the folder without what makes it a group.
+        self._arrays = dict(require("zarr", "store").open_group(path, mode="r").arrays()) if length else {}
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self._arrays[name][: self._length]

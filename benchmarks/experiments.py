@@ -9,7 +9,7 @@ import textwrap
 from pathlib import Path
 
 from consilience.experiments.catalogue import EXPERIMENTS
-from consilience.experiments.reproduction import PAPER, Judged, Record
+from consilience.experiments.record import PAPER, Judged, Record
 from consilience.experiments.summary import (
     CLAIM_HEADER,
     claim_cells,

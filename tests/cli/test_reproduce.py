@@ -12,7 +12,7 @@ from consilience.cli import reproduce as command
 from consilience.cli.app import app
 from consilience.experiments import data
 from consilience.experiments.catalogue import EXPERIMENTS
-from consilience.experiments.reproduction import Record
+from consilience.experiments.record import Record
 from consilience.experiments.summary import method_cells
 
 RECORDS = Path(__file__).parents[2] / "docs" / "experiments"

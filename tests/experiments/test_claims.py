@@ -15,7 +15,8 @@ from consilience.experiments.claims import (
     no_worse,
     similar,
 )
-from consilience.experiments.reproduction import OURS, PAPER, PAPER_SCALE, Options, Row
+from consilience.experiments.record import OURS, PAPER, Row
+from consilience.experiments.reproduction import PAPER_SCALE, Options
 
 
 def row(name, **scores):

@@ -5,8 +5,8 @@ import pytest
 
 from consilience.experiments import bnn, boston, gmm, images, logistic
 from consilience.experiments.floor import Floor, derivative_milliseconds, gradient_and_product, value_and_gradient
+from consilience.experiments.methods import Target
 from consilience.experiments.mnist_partial import quarters
-from consilience.experiments.reproduction import Target
 from consilience.network import Network
 from consilience.posterior import Posterior, shard
 

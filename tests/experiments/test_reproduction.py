@@ -10,18 +10,9 @@ import pytest
 from consilience.experiments import bnn, boston, mnist_partial, mnist_ring, theorems
 from consilience.experiments.catalogue import EXPERIMENTS
 from consilience.experiments.claims import Exact, judge
-from consilience.experiments.reproduction import (
-    PAPER,
-    Curve,
-    Judged,
-    Options,
-    Record,
-    Row,
-    _acceptance,
-    command,
-    curve_of,
-    settings,
-)
+from consilience.experiments.methods import _acceptance, curve_of, settings
+from consilience.experiments.record import PAPER, Curve, Judged, Record, Row
+from consilience.experiments.reproduction import Options, command
 from consilience.experiments.summary import markdown_table, method_cells, method_header, score_cell
 from consilience.samplers import DMALA, DULA, HMC, Published
 

@@ -16,7 +16,8 @@ from rich.table import Table
 from .._extras import require
 from ..experiments import data
 from ..experiments.catalogue import EXPERIMENTS
-from ..experiments.reproduction import RUNS, Experiment, Options, Record
+from ..experiments.record import Record
+from ..experiments.reproduction import RUNS, Experiment, Options
 from ..experiments.reproduction import reproduce as run_experiment
 from ..experiments.summary import CLAIM_HEADER, claim_cells, method_cells, method_header, records_in, write_page
 from ..results.store import RUN

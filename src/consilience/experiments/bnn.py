@@ -27,22 +27,9 @@ from .claims import Claim, Score, at_least, both, judge
 from .curves import canvas, colour, draw_curves, label_of, save
 from .floor import Derivative, Floor, derivative_milliseconds, gradient_and_product, value_and_gradient
 from .images import images, normalised, strangers
-from .reproduction import (
-    OURS,
-    PAPER,
-    PAPER_SCALE,
-    SMALL,
-    Experiment,
-    Findings,
-    Method,
-    Options,
-    Record,
-    Row,
-    Target,
-    curve_of,
-    row_of,
-    run_all,
-)
+from .methods import Method, Target, curve_of, row_of, run_all
+from .record import OURS, PAPER, Record, Row
+from .reproduction import PAPER_SCALE, SMALL, Experiment, Findings, Options
 from .running import RUNNING_ACCURACY, RUNNING_NLL, RunningClasses, some_parameters
 
 AGENTS, CLASSES = 2, 10

@@ -27,19 +27,9 @@ from ..samplers import DMALA, DULA, NUTS, CentralizedHMC, Published
 from . import data
 from .claims import MSE, Claim, Exact, better, both, judge, similar
 from .curves import canvas, draw_curves, save
-from .reproduction import (
-    OURS,
-    PAPER,
-    Experiment,
-    Findings,
-    Method,
-    Options,
-    Record,
-    Target,
-    curve_of,
-    row_of,
-    run_all,
-)
+from .methods import Method, Target, curve_of, row_of, run_all
+from .record import OURS, PAPER, Record
+from .reproduction import Experiment, Findings, Options
 from .running import in_the_end, own, own_scores, variance_ratios
 
 AGENTS = 4

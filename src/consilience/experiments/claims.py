@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .reproduction import SCALES, Judged, Options, Row
+from .record import Judged, Row
+from .reproduction import SCALES, Options
 
 STANDARD_ERRORS = 2
 

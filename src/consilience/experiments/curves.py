@@ -10,7 +10,7 @@ import numpy as np
 
 from .._extras import require
 from ..report.style import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILION
-from .reproduction import OURS, Record, Row
+from .record import OURS, Record, Row
 
 COLOURS = {
     "centralized HMC": GREY,

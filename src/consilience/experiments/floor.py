@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from .._types import LogDensity, Params, Vector
 from ..posterior import Layout, LocalLogDensity, Posterior, Shard, stack_shards
 from ..samplers.published import gradient_and_curvature
-from .reproduction import Target
+from .methods import Target
 
 REPEATS = 200
 TRIFLE = 1e-9  # of a gradient, by which the point moves: each evaluation has to wait for the one before

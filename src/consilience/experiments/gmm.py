@@ -26,7 +26,9 @@ from ..results import Run
 from ..samplers import DMALA, NUTS, CentralizedHMC, Published
 from .claims import Claim, Exact, Score, better, both, judge, no_worse, similar
 from .curves import canvas, colour, save
-from .reproduction import OURS, PAPER, Experiment, Findings, Method, Options, Record, Target, row_of, run_all
+from .methods import Method, Target, row_of, run_all
+from .record import OURS, PAPER, Record
+from .reproduction import Experiment, Findings, Options
 
 AGENTS = 5
 POINTS = 100

@@ -12,7 +12,9 @@ from ..posterior import Posterior
 from ..posterior.tasks import Classification
 from ..results import Run
 from .images import Images
-from .reproduction import Method, Options, Row, curve_of, row_of, run_all
+from .methods import Method, curve_of, row_of, run_all
+from .record import Row
+from .reproduction import Options
 from .running import (
     RUNNING_ACCURACY,
     RUNNING_NLL,

@@ -20,7 +20,9 @@ from . import logistic
 from .claims import ACCURACY, NLL, Claim, better, both, judge, similar
 from .curves import curves_figure
 from .images import images
-from .reproduction import OURS, PAPER, Experiment, Findings, Method, Options, Target
+from .methods import Method, Target
+from .record import OURS, PAPER
+from .reproduction import Experiment, Findings, Options
 
 AGENTS = 4
 WHOLE, QUARTERS = "whole images", "quarters"

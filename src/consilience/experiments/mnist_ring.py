@@ -14,7 +14,9 @@ from . import logistic
 from .claims import ACCURACY, NLL, Claim, better, both, judge, no_worse, similar
 from .curves import curves_figure
 from .images import images
-from .reproduction import OURS, PAPER, PAPER_SCALE, Experiment, Findings, Method, Options, Target
+from .methods import Method, Target
+from .record import OURS, PAPER
+from .reproduction import PAPER_SCALE, Experiment, Findings, Options
 
 AGENTS = 5
 PIXELS_NOTE = (

@@ -10,7 +10,8 @@ from pathlib import Path
 from ..report.markup import Markup, facts, folded, join, paragraph, table, tag
 from ..report.numbers import MISSING
 from ..report.page import whole_page
-from .reproduction import FIGURE, PAPER, RECORD, REPORT, Judged, Record, Row
+from .record import PAPER, Judged, Record, Row
+from .reproduction import FIGURE, RECORD, REPORT
 
 CLAIM_HEADER = ("claim", "by", "what we measured", "verdict")
 

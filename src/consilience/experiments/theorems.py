@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from .reproduction import Experiment, Findings, Judged, Options, Record
+from .record import Judged, Record
+from .reproduction import Experiment, Findings, Options
 from .theory import CLAIMS, Curve, Scale, power, theory
 from .theory_figure import Drawn, theory_figure
 

@@ -1,0 +1,149 @@
+"""Methods: samplers with their settings, on a target, run as any user would run them, and what is read off the runs.
+
+An experiment's seeds are the chains of one run: they differ in all random numbers, and in nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from .._types import Batch, Params
+from ..network import Network
+from ..posterior import Posterior
+from ..results import Run
+from ..samplers import Sampler
+from ..sampling import sample
+from .record import Curve, Row
+from .reproduction import RUNS, Options
+
+CURVE_POINTS = 40
+QUICKER, QUICK_DRAWS, QUICK_WARMUP = 100, 10, 20
+
+
+@dataclass(frozen=True)
+class Target:
+    """A posterior, as data on a network. Where features are split, agents do not sample what a pooled run does."""
+
+    name: str
+    shards: Sequence[Batch]
+    network: Network
+
+
+@dataclass(frozen=True)
+class Method:
+    """One line of an experiment's table: a sampler with its settings, on a target.
+
+    Attributes:
+      source: PAPER, where the settings are the paper's, AFTER_PAPER or OURS.
+      seeds: chains, where they are not the experiment's.
+      init: where it starts, where that is not the experiment's start.
+    """
+
+    name: str
+    sampler: Sampler
+    target: Target
+    source: str
+    num_samples: int
+    num_warmup: int = 0
+    thin: int = 1
+    seeds: int | None = None
+    init: Params | None = None
+
+
+def run_all(
+    posterior: Posterior,
+    methods: Sequence[Method],
+    options: Options,
+    seeds: int,
+    init: Params,
+    **averaged: Any,
+) -> dict[str, Run]:
+    """Run the methods one after the other, as any user would, each with a folder of its own to go on from.
+
+    Args:
+      averaged: `keep`, `moments` and `watch` of `cs.sample`.
+    """
+    return {
+        method.name: sample(
+            posterior,
+            method.target.shards,
+            method.target.network,
+            method.sampler,
+            num_samples=max(QUICK_DRAWS, method.num_samples // QUICKER) if options.quick else method.num_samples,
+            num_warmup=min(QUICK_WARMUP, method.num_warmup) if options.quick else method.num_warmup,
+            num_chains=method.seeds or seeds,
+            thin=method.thin,
+            init=init if method.init is None else method.init,
+            out=options.out / RUNS / method.name.replace(" ", "-").replace(",", ""),
+            resume=True,
+            progress=options.progress and method.name,
+            **averaged,
+        )
+        for method in methods
+    }
+
+
+def row_of(
+    method: Method,
+    run: Run,
+    scores: Mapping[str, Sequence[float] | np.ndarray],
+    curves: Mapping[str, Curve] | None = None,
+) -> Row:
+    """What a table says of a run."""
+    return Row(
+        name=method.name,
+        source=method.source,
+        target=method.target.name,
+        sampler=f"{run.sampler.name}({settings(method.sampler)})",
+        iterations=run.iterations,
+        warmup=run.iterations - run.num_draws * run.thin,
+        thin=run.thin,
+        seeds=run.num_chains,
+        seconds=run.seconds,
+        milliseconds=1e3 * run.seconds / run.iterations,
+        acceptance=_acceptance(method.sampler, run),
+        rounds=run.traffic.rounds,
+        megabytes=run.traffic.bytes / 1e6,
+        scores={name: [float(v) for v in values] for name, values in scores.items()},
+        curves=dict(curves or {}),
+    )
+
+
+def _acceptance(sampler: Sampler, run: Run) -> float | None:
+    """Of the iterations with a Metropolis step, where the first ones have none."""
+    free = getattr(sampler, "metropolis_after", 0)
+    if not free or run.acceptance is None:
+        return run.acceptance
+    accepted = np.asarray(run.raw_stats["is_accepted"])
+    first = -(-max(0, free - (run.iterations - len(accepted) * run.thin)) // run.thin)  # draw with one throughout
+    return float(accepted[first:].mean(dtype=float)) if first < len(accepted) else None
+
+
+def settings(sampler: Sampler) -> str:
+    """Those that were given."""
+    given = ((one.name, getattr(sampler, one.name), one.default) for one in fields(sampler))  # type: ignore[arg-type]
+    return ", ".join(f"{name}={_written(value)}" for name, value, default in given if value is not default)
+
+
+def _written(value: Any) -> str:
+    is_real = isinstance(value, float) or (hasattr(value, "dtype") and np.ndim(value) == 0)
+    return f"{float(value):.4g}" if is_real else repr(value)
+
+
+def curve_of(run: Run, values: np.ndarray) -> Curve:
+    """Of a score of all draws so far, (agent, chain, draw), at some of the draws: the first ones, and evenly spaced."""
+    draws = values.shape[-1]
+    some = np.unique(
+        np.concatenate([np.geomspace(1, draws, CURVE_POINTS), np.linspace(1, draws, CURVE_POINTS)]).round().astype(int)
+    )
+    by_seed = values.mean(axis=0)[:, some - 1]
+    warmup = run.iterations - run.num_draws * run.thin
+    return Curve(
+        iterations=(warmup + some * run.thin).tolist(),
+        mean=by_seed.mean(axis=0, dtype=float).tolist(),
+        sd=(by_seed.std(axis=0, ddof=1, dtype=float) if len(by_seed) > 1 else np.zeros(len(some))).tolist(),
+    )

@@ -20,9 +20,9 @@ WARMUP, CHAINS = 2000, 2
 SCRIPT = """
 import sys
 from tests.killing import resumed
-from consilience.runtimes import bar, simulate
+from consilience.runtimes import bar, engine
 bar.LINE_SECONDS = 0  # every report is printed
-simulate.CHUNK_SECONDS = 0.05  # and there are many
+engine.CHUNK_SECONDS = 0.05  # and there are many
 resumed(sys.argv[1], sys.argv[2], int(sys.argv[3]))
 """
 

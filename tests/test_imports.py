@@ -10,7 +10,7 @@ import pytest
 import consilience
 
 PACKAGE = Path(consilience.__file__).parent
-LAYERS = ["network", "consensus", "posterior", "samplers", "runtimes", "results", "sampling"]
+LAYERS = ["network", "consensus", "posterior", "samplers", "runtimes", "results", "sampling", "peering"]
 LAYERS += ["report", "experiments", "cli"]
 DOORS = {("run.py", "report")}  # run.report() is where users look for it
 HEAVY = (
@@ -27,6 +27,8 @@ HEAVY = (
     "zarr",
     "tomli_w",
     "pandas",
+    "zenoh",
+    "cryptography",
 )
 BLOCK = f"""
 import sys

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ import numpy as np
 from ._checks import whole_number
 from ._types import Batch, Key, Params
 from .network import Network
-from .posterior import Layout, Posterior, check_posterior, stack_shards
+from .posterior import Layout, Posterior, Shard, check_posterior, stack_shards
 from .posterior.layout import RESERVED
 from .posterior.shards import check_shards, rows
 from .posterior.view import Keep, View, chosen
@@ -89,19 +89,10 @@ def sample(
 
     began = time.perf_counter()
     shards = check_shards(shards, network.size)
-    posterior = posterior.bind(shards[0])
-    for_start, for_run = jax.random.split(jax.random.key(seed))
-    layout, positions = _starts(_init(posterior, init), for_start, num_chains)
-    start = layout.unravel(positions[0])
-    for agent, shard in enumerate(shards):
-        posterior.check_data(agent, start, shard)
-    stacked = stack_shards(shards, network.size)
-    check_posterior(posterior, start, jax.tree.map(lambda leaf: leaf[0], stacked.batch))
-    sampler = sampler.resolve(network, layout.dimension, num_warmup)
-    view = View.of(layout, chosen(posterior.constrain, keep))
+    ready = prepare(posterior, shards, network, sampler, length, init, keep)
+    posterior, layout, positions, sampler, view = ready.posterior, ready.layout, ready.starts, ready.sampler, ready.view
     averaged = _averaged(layout, posterior, moments)
     watched = _watched(averaged, watch)
-    _check_dims(posterior.dims, view.layout)
     if isinstance(sampler, OneShot) and averaged is not None:
         raise ValueError(
             f"{sampler.name} has its draws when all are there: it has no running moments. Leave out moments=."
@@ -110,7 +101,16 @@ def sample(
     # What a one-shot sampler draws first are not the posterior's draws: they are looked at once they are combined.
     drawn = View.of(layout) if isinstance(sampler, OneShot) else view
     simulation = Simulation(
-        posterior, layout, stacked, network, sampler, positions, for_run, view=drawn, averaged=averaged, watched=watched
+        posterior,
+        layout,
+        ready.stacked,
+        network,
+        sampler,
+        positions,
+        ready.key,
+        view=drawn,
+        averaged=averaged,
+        watched=watched,
     )
     sink: Memory | Store = Memory(num_samples)
     if out is not None:
@@ -120,7 +120,7 @@ def sample(
         group = SUBPOSTERIORS if isinstance(sampler, OneShot) else POSTERIOR
         sink = Store(Path(out).expanduser().absolute(), identity, network, drawn.layout, num_samples, group, resume)
     label = progress if isinstance(progress, str) else sampler.name
-    with _ending(sink):
+    with ending(sink):
         done = _draw(simulation, sink, length, began, label if progress else "")
         if isinstance(sampler, OneShot) and done.combined < done.drawn:
             done = _combine(sampler, sink, view, network, done)
@@ -174,24 +174,83 @@ class Length:
         return self.num_warmup + self.num_samples * self.thin
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """A run that has been checked, and waits for a runtime.
+
+    Attributes:
+      starts: where the chains start, (chains, dimension).
+      key: of what is random after that.
+    """
+
+    posterior: Posterior
+    layout: Layout
+    starts: jax.Array
+    key: Key
+    stacked: Shard
+    sampler: Sampler
+    view: View
+
+
+def prepare(
+    posterior: Posterior,
+    shards: Sequence[Batch],
+    network: Network,
+    sampler: Sampler,
+    length: Length,
+    init: Any,
+    keep: Any,
+) -> Prepared:
+    """Refuse what cannot be run. `shards` are those of the agents that live here."""
+    posterior = posterior.bind(shards[0])
+    for_start, for_run = jax.random.split(jax.random.key(length.seed))
+    layout, positions = _starts(_init(posterior, init), for_start, length.num_chains)
+    start = layout.unravel(positions[0])
+    for agent, shard in enumerate(shards):
+        posterior.check_data(agent, start, shard)
+    stacked = stack_shards(shards, len(shards))
+    check_posterior(posterior, start, jax.tree.map(lambda leaf: leaf[0], stacked.batch))
+    sampler = sampler.resolve(network, layout.dimension, length.num_warmup)
+    view = View.of(layout, chosen(posterior.constrain, keep))
+    _check_dims(posterior.dims, view.layout)
+    return Prepared(posterior, layout, positions, for_run, stacked, sampler, view)
+
+
 def _draw(simulation: Simulation, sink: Sink, length: Length, began: float, label: str) -> Progress:
-    """Run to the end from where the sink's run stands; what is reported has been saved before."""
-    done, diverged = sink.progress, None
+    """Run to the end from where the sink's run stands."""
+    done = sink.progress
     if sink.snapshot is None:
         done = done.sent(simulation.start_traffic)
     else:
         simulation.restore(sink.snapshot)
-    before = done.seconds
 
-    def chunks() -> Iterator[tuple[Chunk, bool]]:
-        yield from ((chunk, False) for chunk in simulation.warm_up(length.num_warmup - done.warmed))
-        yield from ((chunk, True) for chunk in simulation.draws(length.num_samples - done.drawn, length.thin))
+    def pieces() -> Iterator[Piece]:
+        yield from (Piece(chunk, False) for chunk in simulation.warm_up(length.num_warmup - done.warmed))
+        yield from (Piece(chunk, True) for chunk in simulation.draws(length.num_samples - done.drawn, length.thin))
 
-    with (
-        progress_bar(label, length.iterations, done.warmed + done.drawn * length.thin) as report,
-        Writer(sink, report) as writer,
-    ):
-        for chunk, is_kept in chunks():
+    with progress_bar(label, length.iterations, done.iterations(length.thin)) as report:
+        return take(pieces(), simulation.snapshot, sink, length, done, began, report)
+
+
+class Piece(NamedTuple):
+    chunk: Chunk
+    is_kept: bool
+    save: bool = False  # the state after it, whatever the sink thinks of it
+
+
+def take(
+    pieces: Iterator[Piece],
+    snapshot: Callable[[], dict[str, np.ndarray]],
+    sink: Sink,
+    length: Length,
+    done: Progress,
+    began: float,
+    report: Callable[[int], None],
+) -> Progress:
+    """Put all pieces where they belong, after `done`; what is reported has been saved before."""
+    before, diverged = done.seconds, None
+    with Writer(sink, report) as writer:
+        for chunk, is_kept, save in pieces:
             redone, watched = _check_in_step(chunk, (done.redone, done.watched))
             first = done.drawn if is_kept else None
             if is_kept:
@@ -201,7 +260,7 @@ def _draw(simulation: Simulation, sink: Sink, length: Length, began: float, labe
                 done = replace(done, warmed=done.warmed + chunk.iterations)
             seconds = before + time.perf_counter() - began
             done = replace(done.sent(chunk.traffic), seconds=seconds, redone=redone, watched=watched)
-            writer.put(chunk, first, done, simulation.snapshot, is_last=done.drawn == length.num_samples)
+            writer.put(chunk, first, done, snapshot, is_last=save or done.drawn == length.num_samples)
     if diverged:
         warnings.warn(f"the sampler diverged: {diverged}. Use smaller steps.", stacklevel=3)
     return done
@@ -217,7 +276,7 @@ def _combine(sampler: OneShot, sink: Sink, view: View, network: Network, done: P
 
 
 @contextmanager
-def _ending(sink: Sink) -> Iterator[None]:
+def ending(sink: Sink) -> Iterator[None]:
     """Whatever happens, the sink is told."""
     try:
         yield

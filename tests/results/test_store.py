@@ -63,7 +63,7 @@ def kill(monkeypatch):
             next(left)  # StopIteration, at some moment, is as bad as any error
             return advance(self, draws, thin, seen)
 
-        monkeypatch.setattr(Simulation, "_iterations_at_once", lambda self: 7)
+        monkeypatch.setattr(Simulation, "iterations_at_once", lambda self: 7)
         monkeypatch.setattr(Simulation, "advance", dying)
 
     yield arm

@@ -12,7 +12,7 @@ import pytest
 import consilience as cs
 from consilience.consensus import Alone, edge_lists
 from consilience.experiments.targets import linear_regression
-from consilience.runtimes import simulate
+from consilience.runtimes import engine, simulate
 from consilience.runtimes.lanes import AGENTS, LaneNeighbors
 from consilience.runtimes.traffic import Traffic
 
@@ -265,8 +265,8 @@ def test_the_device_holds_a_bounded_number_of_draws():
     sampler = cs.dula(1e-3).resolve(RING, layout.dimension)
     run = simulate.Simulation(wide, layout, shards, RING, sampler, jnp.zeros((2, 200_000)), jax.random.key(0))
     draw_bytes = 2 * 5 * 200_000 * 4
-    assert run.program.buffer * draw_bytes <= simulate.BUFFER_BYTES
-    assert run.program.block * draw_bytes <= simulate.NOISE_BYTES
+    assert run.program.buffer * draw_bytes <= engine.BUFFER_BYTES
+    assert run.program.block * draw_bytes <= engine.NOISE_BYTES
     sizes = [len(chunk.positions) for chunk in run.draws(10)]
     assert sum(sizes) == 10
     assert max(sizes) <= run.program.buffer

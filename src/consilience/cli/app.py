@@ -12,10 +12,14 @@ from rich.markup import escape
 from .. import __version__
 from .demo import demo
 from .ending import EXIT_CODES
+from .init import init
+from .launch import launch
 from .network import network
+from .peer import peer
 from .report import report
 from .reproduce import reproduce
 from .run import run
+from .status import status
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_show_locals=False)
 
@@ -43,5 +47,5 @@ def _help(command: Callable[..., Any]) -> str:
     return escape("\n\n".join(p if p.startswith(as_they_are) else " ".join(p.split()) for p in paragraphs))
 
 
-for command in (demo, run, report, network, reproduce):
+for command in (demo, run, report, network, init, peer, launch, status, reproduce):
     app.command(help=_help(command), epilog=EXIT_CODES)(command)

@@ -40,7 +40,7 @@ def build(config: Config) -> Job:
     """All that the file describes, the quickest to check first."""
     sampler = sampler_from(config.sampler)
     network = network_from_spec(config.network.kind, config.network.weights, config.network.seed)
-    posterior, init = _posterior(config), _init(config)
+    posterior, init = model_of(config)
     data = load_data(config.data, config.split, config.folder, network.size)
     _check_held_out(posterior, init, data)
     return Job(posterior, data, network, sampler, init)
@@ -76,6 +76,11 @@ def _value(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
     return {int(key) if key.isdigit() else key: entry for key, entry in value.items()}
+
+
+def model_of(config: Config) -> tuple[Posterior, Any]:
+    """What is sampled, and from where, if the file says."""
+    return _posterior(config), _init(config)
 
 
 def _posterior(config: Config) -> Posterior:

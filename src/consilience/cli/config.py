@@ -49,6 +49,7 @@ from .toml import apply_change, read_toml
 T = TypeVar("T")
 
 FREE = ("run.num_samples", "run.out", "report.file", "report.title")  # to differ when a run is gone on with
+NEEDED = {"kind": '"ring:5"'}
 LONGEST = 60  # characters of a value in a message
 
 
@@ -176,24 +177,29 @@ def read_config(path: Path, changes: Sequence[str] = ()) -> Config:
 
 def check_config(path: Path, tables: Mapping[str, Any]) -> Config:
     """`tables` as a configuration; refuses unknown tables and keys, values of the wrong kind, and what is missing."""
-    known = [*TABLES, "sampler", "folder"]
-    for name, table in tables.items():
-        if name not in known:
-            homes = [home for home, form in TABLES.items() if name in keys_of(form)]
-            fix = f"It belongs into [{homes[0]}]." if homes else choose_from(name, known)
-            raise ValueError(f"there is no {f'table [{name}]' if isinstance(table, dict) else f'key {name}'}. {fix}")
-        if name != "folder" and not isinstance(table, dict):
-            raise ValueError(f"{name} = {_shown(table)}: a table is needed. Write [{name}] on a line of its own.")
+    check_tables(tables, TABLES)
     folder = _checked("folder", tables.get("folder", "."), str)
     config = Config(
         path=path,
         folder=path.parent / folder,
         sampler=dict(tables.get("sampler", {})),
-        **{name: _table(name, form, tables.get(name, {})) for name, form in TABLES.items()},
+        **{name: table_of(name, form, tables.get(name, {})) for name, form in TABLES.items()},
     )
     _check_choices(config, tables)
     _check_ranges(config)
     return config
+
+
+def check_tables(tables: Mapping[str, Any], forms: Mapping[str, Any], free: Sequence[str] = ("sampler",)) -> None:
+    """Refuse tables that are neither one of `forms` nor `free` in what keys they have."""
+    known = [*forms, *free, "folder"]
+    for name, table in tables.items():
+        if name not in known:
+            homes = [home for home, form in forms.items() if name in keys_of(form)]
+            fix = f"It belongs into [{homes[0]}]." if homes else choose_from(name, known)
+            raise ValueError(f"there is no {f'table [{name}]' if isinstance(table, dict) else f'key {name}'}. {fix}")
+        if name != "folder" and not isinstance(table, dict):
+            raise ValueError(f"{name} = {_shown(table)}: a table is needed. Write [{name}] on a line of its own.")
 
 
 def _check_choices(config: Config, tables: Mapping[str, Any]) -> None:
@@ -242,8 +248,12 @@ def _exactly_one(table: str, **choices: str | None) -> None:
         raise ValueError(f"[{table}] {what}. Write, for example, {example}.")
 
 
-def _table(name: str, form: type[T], values: Mapping[str, Any]) -> T:
-    """One table as its dataclass."""
+def table_of(name: str, form: type[T], values: Mapping[str, Any], examples: Mapping[str, str] = NEEDED) -> T:
+    """One table as its dataclass.
+
+    Args:
+      examples: what the keys that are needed may say.
+    """
     for key in values:
         if key not in keys_of(form):
             raise ValueError(f"[{name}] has no key {key}. {choose_from(key, keys_of(form))}")
@@ -251,7 +261,7 @@ def _table(name: str, form: type[T], values: Mapping[str, Any]) -> T:
     checked = {key: _checked(f"[{name}] {key}", value, hints[key]) for key, value in values.items()}
     for known in fields(form):  # type: ignore[arg-type]
         if known.name not in checked and known.default is MISSING and known.default_factory is MISSING:
-            raise ValueError(f'[{name}] needs {known.name}. Write, for example, {known.name} = "ring:5".')
+            raise ValueError(f"[{name}] needs {known.name}. Write, for example, {known.name} = {examples[known.name]}.")
     return form(**checked)
 
 

@@ -128,7 +128,7 @@ def check_same(folder: Path, there: Table, here: Table) -> None:
 
 
 def _differences(there: Table, here: Table) -> Iterator[tuple[str, str]]:
-    old, new = dict(_flat(there)), dict(_flat(here))
+    old, new = dict(flat(there)), dict(flat(here))
     for name in sorted(old.keys() | new.keys()):
         if name not in FREE and not name.startswith("dims.") and old.get(name) != new.get(name):
             yield name, _said(name, old.get(name), new.get(name))
@@ -142,10 +142,10 @@ def _said(name: str, old: Any, new: Any) -> str:
     return "{}: {} there, {} here".format(name.removeprefix("run."), *shown)
 
 
-def _flat(table: Table, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flat(table: Table, prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in table.items():
         if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
+            yield from flat(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
 

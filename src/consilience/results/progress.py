@@ -33,6 +33,10 @@ class Progress:
     def traffic(self) -> Traffic:
         return Traffic(self.rounds, self.messages, self.bytes)
 
+    def iterations(self, thin: int) -> int:
+        """Of the warm-up, and behind the kept draws."""
+        return self.warmed + self.drawn * thin
+
     def sent(self, traffic: Traffic) -> Progress:
         """With more traffic."""
         total = self.traffic + traffic

@@ -1,5 +1,6 @@
 """Where agents live. `simulate`: as lanes of one array on one device."""
 
-from .simulate import Chunk, Simulation
+from .engine import Chunk, Engine
+from .simulate import Simulation
 
-__all__ = ["Chunk", "Simulation"]
+__all__ = ["Chunk", "Engine", "Simulation"]

@@ -1,4 +1,4 @@
-"""The loop that `simulate` compiles: pure functions of all agents and chains at once.
+"""The loop that a runtime compiles: pure functions of all chains and of the agents in this process at once.
 
 Chains and agents are two nested `vmap`s around the sampler's `init`, `noise` and `move`. Draws that are kept go into a
 buffer; what is seen of them is worked out over the buffer, one draw after the other.
@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from .._types import Key, LogDensity
-from ..consensus import EdgeLists
+from ..consensus import EdgeLists, Neighbors
 from ..posterior import Layout, LocalLogDensity, Posterior, Shard, StartValues, start_values
 from ..posterior.view import View
 from ..samplers import Kernel, Sampler
-from .lanes import AGENTS, Exchange, LaneNeighbors
+from .lanes import AGENTS, Exchange
 from .moments import Accumulated, accumulate
 
 
@@ -33,11 +33,18 @@ class Inputs(NamedTuple):
     chain_keys: Key  # (chains,)
 
 
+class LoopNeighbors(Neighbors, Protocol):
+    """A link whose collectives the loop can count."""
+
+    exchanges: list[Exchange]
+
+
 class Model(NamedTuple):
     """What is sampled, as one lane sees it."""
 
     posterior: Posterior
     layout: Layout
+    link: Callable[[Inputs], LoopNeighbors]  # how a lane talks to the other agents
     one_copy: bool  # of the state, for all agents
     view: View  # of a draw: what is kept
     averaged: View | None  # of a draw: what running moments are taken of
@@ -47,9 +54,9 @@ class Model(NamedTuple):
         """ℓ_i of the vector of parameters."""
         return LocalLogDensity(self.posterior, self.layout, shard, size)
 
-    def kernel(self, inputs: Inputs, shard: Shard) -> tuple[Kernel, LaneNeighbors]:
+    def kernel(self, inputs: Inputs, shard: Shard) -> tuple[Kernel, LoopNeighbors]:
         """One lane's kernel, and the link through which it talks."""
-        neighbors = LaneNeighbors(inputs.lists, inputs.root, self.one_copy)
+        neighbors = self.link(inputs)
         like = jnp.zeros(self.layout.dimension, self.layout.dtype)
         return inputs.sampler.build(self.logdensity(shard, neighbors.size), neighbors, like), neighbors
 
@@ -77,8 +84,8 @@ def start_all(
     inputs: Inputs,
     positions: jax.Array,
     observe: Callable[[list[Exchange]], None] = lambda _: None,
-) -> tuple[Any, StartValues]:
-    """All lanes' first states, and what decides whether they can be started from."""
+) -> Any:
+    """All lanes' first states."""
 
     def lane(shard: Shard, position: jax.Array) -> Any:
         kernel, neighbors = model.kernel(inputs, shard)
@@ -86,13 +93,18 @@ def start_all(
         observe(neighbors.exchanges)
         return state
 
+    one = jax.eval_shape(_over_agents(lane, (0, None)), inputs.shards, positions[0])
+    of_chain = _over_agents(lane, (0, None), _agent_axes(model, one))
+    return _over_chains(of_chain, (None, 0), _chain_axes(one))(inputs.shards, positions)
+
+
+def start_values_all(model: Model, inputs: Inputs, positions: jax.Array) -> StartValues:
+    """What decides whether the lanes can be started from there."""
+
     def values(shard: Shard, position: jax.Array) -> StartValues:
         return start_values(model.posterior, model.layout.unravel(position), shard, len(inputs.lists.row))
 
-    one = jax.eval_shape(_over_agents(lane, (0, None)), inputs.shards, positions[0])
-    of_chain = _over_agents(lane, (0, None), _agent_axes(model, one))
-    state = _over_chains(of_chain, (None, 0), _chain_axes(one))(inputs.shards, positions)
-    return state, lax.map(lambda position: _over_agents(values, (0, None))(inputs.shards, position), positions)
+    return lax.map(lambda position: _over_agents(values, (0, None))(inputs.shards, position), positions)
 
 
 def noise_of(model: Model, inputs: Inputs, first: jax.Array, count: int) -> Any:

@@ -150,6 +150,7 @@ class DMALA:
             return metropolis_noise(key, None, like)  # of mass one: the mass is a matter of the state
 
         def move(noise: MetropolisNoise, state: DMALAState) -> tuple[DMALAState, DMALAInfo]:
+            state = state._replace(gradient=anchored(state))
             step_size, mass = state.adaptation.step_size, state.adaptation.inverse_mass_matrix
             p = momentum_of(noise.momentum, mass)
             half = p + 0.5 * step_size * size * state.gradient
@@ -172,20 +173,22 @@ class DMALA:
             proposal = DMALAState(position, gradient, value, local_gradient, state.adaptation, state.iteration)
             moved = jax.tree.map(lambda new, old: jnp.where(is_accepted, new, old), proposal, state)
             info = DMALAInfo(jnp.exp(log_ratio), is_accepted, step_size)
-            moved = moved._replace(
-                gradient=anchored(moved, state.iteration), adaptation=tune(state, moved.position, info.acceptance_rate)
-            )
-            return moved._replace(iteration=state.iteration + 1), info
+            adaptation = tune(state, moved.position, info.acceptance_rate)
+            return moved._replace(adaptation=adaptation, iteration=state.iteration + 1), info
 
-        def anchored(state: DMALAState, iteration: Count) -> Vector:
-            """g, now and then set to the exact mean: rounding makes Σ g_i walk away from Σ ∇ℓ_i."""
+        def anchored(state: DMALAState) -> Vector:
+            """g, now and then set to the exact mean: rounding makes Σ g_i walk away from Σ ∇ℓ_i.
+
+            At the start of an iteration, where all that follows hangs on it: agents that live apart must not be free to
+            order two collectives each in its own way.
+            """
             anchoring = neighbors.repeated()
 
             def exact_mean(local_gradient: Vector) -> Vector:
                 with anchoring:
                     return neighbors.total(local_gradient) / size
 
-            is_due = (iteration + 1) % ANCHOR_EVERY == 0
+            is_due = (state.iteration > 0) & (state.iteration % ANCHOR_EVERY == 0)
             gradient = lax.cond(is_due, exact_mean, lambda _: state.gradient, state.local_gradient)
             anchoring.times(is_due.astype(jnp.int32))
             return gradient
@@ -196,10 +199,14 @@ class DMALA:
             agreement = neighbors.repeated()
 
             def agree(found: Adaptation) -> Adaptation:
-                """The mean of the agents' masses, and the root's step size."""
+                """The mean of the agents' masses, and the root's step size; the mass goes along so that the one waits
+                for the other.
+                """
                 with agreement:
-                    mass = neighbors.total(found.inverse_mass_matrix) / size
-                    (step_size, averaging), _ = neighbors.follow_root((found.step_size, found.averaging), ())
+                    mean = neighbors.total(found.inverse_mass_matrix) / size
+                    (mass, step_size, averaging), _ = neighbors.follow_root(
+                        (mean, found.step_size, found.averaging), ()
+                    )
                 return found._replace(step_size=step_size, inverse_mass_matrix=mass, averaging=averaging)
 
             is_warming_up = tuning.is_warming_up(state.iteration)

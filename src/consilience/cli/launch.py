@@ -1,0 +1,177 @@
+"""`consilience launch`"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..results.stored import load
+from .agents import AGENT
+from .ending import FAILED, INTERRUPTED, end, errors_are_said
+from .output import QUIET, print_json, run_data, run_text
+from .peer import STATUS
+from .run import complete_set
+from .status import agent_folders, status_text
+
+REFRESH = 1.0  # seconds between two looks
+LINE_SECONDS = 10.0
+
+
+def launch(
+    folder: Annotated[Path, typer.Argument(help="A folder that consilience init has made.", metavar="DIR")],
+    data: Annotated[
+        str | None,
+        typer.Option(help="The agents' rows: a file with {name} or {index} in its name, or module:function."),
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a key for all agents.", autocompletion=complete_set),
+    ] = None,
+    on_loss: Annotated[str | None, typer.Option("--on-loss", help="As of consilience peer.")] = None,
+    patience: Annotated[float | None, typer.Option(help="As of consilience peer.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary and paths as JSON.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help=QUIET)] = False,
+) -> None:
+    """Start all agents of a run on this machine, one process each: for trials.
+
+    Example: consilience launch peers --data rows-{name}.csv
+
+    What the agents say is in peer.log in their folders. One that is killed is started again, unless the others are to
+    go on without it. Ctrl-C stops all of them; the same command goes on.
+    """
+    with errors_are_said():
+        folders = agent_folders(folder)
+        options = [option for change in changes or [] for option in ("--set", change)]
+        options += [] if on_loss is None else ["--on-loss", on_loss]
+        options += [] if patience is None else ["--patience", str(patience)]
+        crew = Crew(folders, data, options, restarts=on_loss != "continue-without")
+    with errors_are_said(FAILED):
+        codes = crew.run(quiet)
+    bad = {name: code for name, code in codes.items() if code}
+    if bad:
+        worst = INTERRUPTED if set(bad.values()) == {INTERRUPTED} else max(bad.values())
+        end(worst, *(f"{name}: {crew.last_words(name)}" for name in bad))
+    paths = {name: json.loads(text)["paths"]["run"] for name, text in crew.results.items()}
+    done = load(next(iter(paths.values())))
+    if as_json:
+        print_json({**run_data(done), "paths": paths})
+    else:
+        print(run_text(done), *(f"{name:<8}{path}" for name, path in paths.items()), sep="\n")
+
+
+class Crew:
+    """The processes of all agents.
+
+    Attributes:
+      results: what each has printed when it was done.
+    """
+
+    def __init__(self, folders: dict[str, Path], data: str | None, options: list[str], restarts: bool) -> None:
+        self._folders, self._restarts = folders, restarts
+        self._commands = {}
+        for index, (name, folder) in enumerate(folders.items()):
+            rows = [] if data is None else ["--data", data.replace("{name}", name).replace("{index}", str(index))]
+            program = [sys.executable, "-c", "from consilience.cli import main; main()"]
+            self._commands[name] = [*program, "peer", str(folder / AGENT), *rows, *options, "--quiet", "--json"]
+        self._processes: dict[str, subprocess.Popen[str]] = {}
+        self._words: dict[str, list[str]] = {}
+        self.results: dict[str, str] = {}
+        self._stopping = False
+
+    def run(self, quiet: bool) -> dict[str, int]:
+        """Until all have ended; their exit codes."""
+        for name in self._folders:
+            self._start(name)
+        spoke = time.monotonic()
+        with self._signals():
+            while any(process.poll() is None for process in self._processes.values()):
+                time.sleep(REFRESH / 4)
+                self._look_after(quiet)
+                if not quiet and time.monotonic() - spoke >= (REFRESH if sys.stderr.isatty() else LINE_SECONDS):
+                    spoke = time.monotonic()
+                    self._show()
+        return {name: process.returncode for name, process in self._processes.items()}
+
+    def last_words(self, name: str) -> str:
+        return "\n".join(self._words[name][-12:]) or f"ended with code {self._processes[name].returncode}"
+
+    def _start(self, name: str) -> None:
+        process = subprocess.Popen(
+            self._commands[name],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # Ctrl-C is for this process, which passes it on
+        )
+        self._processes[name], self._words[name] = process, []
+
+        def read_result() -> None:
+            assert process.stdout is not None
+            text = process.stdout.read()
+            if text:
+                self.results[name] = text
+
+        def read_words() -> None:
+            assert process.stderr is not None
+            for line in process.stderr:
+                self._words[name].append(line.rstrip())
+
+        for work in (read_result, read_words):
+            threading.Thread(target=work, daemon=True).start()
+
+    def _look_after(self, quiet: bool) -> None:
+        """Start again what was killed; what has failed ends all."""
+        for name, process in list(self._processes.items()):
+            code = process.poll()
+            if code is None or code == 0 or self._stopping:
+                continue
+            if code < 0 and self._restarts:
+                if not quiet:
+                    print(f"{name} was killed (signal {-code}): starting it again", file=sys.stderr, flush=True)
+                self._start(name)
+            elif code > 0:
+                self._stop(signal.SIGINT)
+
+    def _stop(self, number: int) -> None:
+        self._stopping = True
+        for process in self._processes.values():
+            if process.poll() is None:
+                process.send_signal(number)
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        asked = 0
+
+        def handle(*_: Any) -> None:
+            nonlocal asked
+            asked += 1
+            self._stop(signal.SIGINT if asked == 1 else signal.SIGKILL)
+
+        before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            self._stop(signal.SIGKILL)  # where this process fails, nobody is left behind
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _show(self) -> None:
+        known = [path for folder in self._folders.values() if (path := folder / STATUS).exists()]
+        if known:
+            newest = max(known, key=lambda path: path.stat().st_mtime)
+            text = status_text(json.loads(newest.read_text(encoding="utf-8")))
+            up = f"\x1b[{text.count(chr(10)) + 1}A\x1b[J" if self._shown and sys.stderr.isatty() else ""
+            self._shown = True
+            print(f"{up}{text}", file=sys.stderr, flush=True)
+
+    _shown = False

@@ -1,0 +1,111 @@
+"""`consilience status`"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .agents import AGENT, OBSERVER, check_endpoint, read_observer
+from .ending import end, errors_are_said
+from .output import print_json
+from .peer import STATUS
+
+OBSERVER_FILE = "observer.toml"
+SECONDS = 3.0  # for an answer
+
+
+def status(
+    place: Annotated[
+        str, typer.Argument(help="A folder of consilience init, or an agent's endpoint.", metavar="DIR|ENDPOINT")
+    ],
+    observer: Annotated[
+        Path | None, typer.Option(help="The observer's folder, with which an endpoint is asked.", metavar="DIR")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+) -> None:
+    """Show how all agents of a run are.
+
+    Example: consilience status peers
+
+    A folder: what the agents there have said last, of themselves and of the others. An endpoint, tls/HOST:PORT: what
+    the agent there knows of all; it answers the observer, whose folder init has made.
+    """
+    with errors_are_said():
+        found = _at_endpoint(place, observer) if place.startswith("tls/") else _in_folder(Path(place))
+    if found is None:
+        end(1, f"nothing has been heard of the agents of {place}: start them, consilience peer DIR/NAME/{AGENT}.")
+    if as_json:
+        print_json(found)
+    else:
+        print(status_text(found))
+
+
+def agent_folders(folder: Path) -> dict[str, Path]:
+    """The agents of a provisioned folder, in their order; or the one whose folder it is."""
+    if not folder.is_dir():
+        raise FileNotFoundError(f"there is no folder {folder}. consilience init makes it.")
+    observer = folder / OBSERVER / OBSERVER_FILE
+    if observer.exists():
+        names = read_observer(observer).names
+        missing = [name for name in names if not (folder / name / AGENT).exists()]
+        if missing:
+            raise FileNotFoundError(f"{folder} has no agent {missing[0]}: {folder / missing[0] / AGENT} is not there.")
+        return {name: folder / name for name in names}
+    found = {path.parent.name: path.parent for path in sorted(folder.glob(f"*/{AGENT}"))}
+    if not found and (folder / AGENT).exists():
+        found = {folder.name: folder}
+    if not found:
+        raise FileNotFoundError(f"{folder} has no agents: consilience init makes a folder with some.")
+    return found
+
+
+def _in_folder(folder: Path) -> dict[str, Any] | None:
+    """What the agents there have said last, put together: each knows best of itself."""
+    told = [
+        json.loads(path.read_text(encoding="utf-8"))
+        for place in agent_folders(folder).values()
+        if (path := place / STATUS).exists()
+    ]
+    if not told:
+        return None
+    newest = max(told, key=lambda status: status["time"])
+    now = time.time()
+    agents = {name: dict(agent) for name, agent in newest["agents"].items()}
+    for status in told:
+        own = status["agents"][status["told_by"]]
+        agents[status["told_by"]] = {**own, "seconds_ago": round(now - status["time"], 1)}
+    return {**newest, "agents": agents}
+
+
+def _at_endpoint(endpoint: str, observer: Path | None) -> dict[str, Any] | None:
+    from ..runtimes.peers.session import Credentials, ask
+
+    check_endpoint("the endpoint", endpoint)
+    if observer is None:
+        raise ValueError(
+            f"an agent answers an observer only. Write consilience status {endpoint} --observer DIR/observer."
+        )
+    known = read_observer(observer / OBSERVER_FILE if observer.is_dir() else observer)
+    credentials = Credentials(known.key, known.certificate, known.authority)
+    answer = ask(known.run_id, known.names, endpoint, credentials, SECONDS)
+    return None if answer is None else json.loads(answer)
+
+
+def status_text(status: Mapping[str, Any]) -> str:
+    """A line for each agent."""
+    from ..peering.status import described
+
+    width = max(map(len, status["agents"]))
+    phases = max(len(agent["phase"]) for agent in status["agents"].values())
+    lines = [f"run {status['run']}"]
+    for name, agent in status["agents"].items():
+        heard = agent.get("seconds_ago", 0.0)
+        ago = f", last heard of {heard:,.0f} s ago" if heard > 5 else ""
+        said = described(agent) if "iteration" in agent else ""
+        lines.append(f"  {name:<{width}}  {agent['phase']:<{phases}}  {said}{ago}".rstrip())
+    return "\n".join(lines)

@@ -1,0 +1,396 @@
+"""One agent of a run, from its first card to its last.
+
+All agents go through *epochs*. Each begins with a meeting, at which every agent's card says "ready", the links to its
+neighbours are up, and all run the same thing. They go back to the last iteration that all have saved, the least of what
+the cards say, and run from there, chunk by chunk.
+
+Whatever goes wrong ends the epoch for all: an agent that was killed and comes back asks for the next one, and so does
+one that finds a link restored, or its neighbour at another step. Nothing is lost by that but the chunk in flight, and
+since every number in a run follows from its seed, it is drawn again to the same bits.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from ..results import Run
+from ..results.stored import stored_run
+from ..runtimes.peers.board import Board, Card
+from ..runtimes.peers.certificates import Identity, Verifier
+from ..runtimes.peers.mailbox import Interrupted, Mailbox, OutOfStep
+from ..runtimes.peers.masks import KeyPair, Masks
+from ..runtimes.peers.session import Credentials, Links, Place
+from ..samplers import OneShot
+from ..sampling import MOST_REDONE, take
+from .segment import Meeting, Segment, Stopped, Task, finished, is_connected
+from .status import Meter, differences, status_of
+
+LINGER = 1.5  # seconds in which the last card reaches the neighbours
+LOOK = 0.5  # seconds between two looks at the board
+STARTABLE = ("ready", "running", "done", "complete")
+
+log = logging.getLogger("consilience.peers")
+
+
+class Excluded(Exception):  # noqa: N818
+    """The others went on without this agent."""
+
+
+class Member:
+    """This process's agent.
+
+    Args:
+      folder: where its draws go; a run that is there is gone on with.
+      show: called about once a second with how things are.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        credentials: Credentials,
+        task: Task,
+        folder: Path,
+        show: Callable[[Mapping[str, Any]], None],
+    ) -> None:
+        if isinstance(task.sampler, OneShot) or task.sampler.name == "centralized_hmc":
+            raise ValueError(f"{task.sampler.name} is not run by peers. Use nuts, hmc, mala or dmala.")
+        if task.mask and not task.sampler.replicated:
+            raise ValueError(
+                f"mask hides the parts of exact sums over a tree, and {task.sampler.name} mixes values with its "
+                f"neighbours, who see them. Use nuts, hmc or mala, or leave out mask."
+            )
+        self.place, self.task, self.folder, self._show = place, task, folder, show
+        self._credentials = credentials
+        self._alive: dict[str, bool] = dict.fromkeys(place.neighbors, False)
+        self._has_met = False
+        self._floor = 1  # the first epoch that may come next
+        self._attempt = 0
+        self._running: tuple[int, Segment] | None = None  # the epoch, while it lasts
+        self._segment: Segment | None = None
+        self._key: tuple[int, KeyPair] | None = None
+        self._said: set[str] = set()
+        self.meter = Meter(task.length.iterations)
+        identity = Identity(credentials.key.read_bytes(), credentials.certificate.read_bytes())
+        if identity.name != place.name:
+            raise ValueError(f"the certificate is {identity.name}'s, and this is agent {place.name}.")
+        numbers = [place.names.index(name) for name in place.neighbors]
+        self.mailbox = Mailbox(bytes.fromhex(place.run_id), place.names, numbers, self._send_round)
+        verifier = Verifier(credentials.authority.read_bytes())
+        self.board = Board(
+            identity, verifier, place.names, [*place.neighbors], self._send_card, self._look, self._report
+        )
+        self._links: Links | None = None
+
+    # --- the course of things ----------------------------------------------------------------------------
+
+    def run(self) -> Run:
+        """Take part until the run is complete; the run as this agent has it."""
+        there = finished(self.folder, self.task.length)
+        if there is not None:
+            return there
+        self._enter(())
+        self._links = Links(self.place, self._credentials, self._arrive, self._see, self._answer)
+        self.board.open()
+        status = "interrupted"
+        try:
+            while True:
+                segment, meeting = self._meet()
+                try:
+                    self._run_epoch(segment, meeting)
+                    self._wait_for_the_others(segment, meeting)
+                    break
+                except Interrupted as reason:
+                    self._interrupted(meeting, reason)
+            status = "complete"
+            self.board.update(phase="complete")
+        except Stopped:
+            self.board.update(phase="stopped")
+            raise
+        except Exception as error:
+            if not isinstance(error, Excluded):
+                self.board.update(phase="failed", stop=self.board.own.stop or self._blame(error))
+            raise
+        finally:
+            assert self._segment is not None
+            self._segment.store.finish(status)
+            time.sleep(LINGER)
+            self.board.close()
+            self._links.close()
+        return stored_run(segment.folder)
+
+    def ask_to_stop(self, reason: str) -> None:
+        """All agents end at the next chunk, or now where one of them is stuck."""
+        self.board.update(stop=reason)
+
+    def _enter(self, without: tuple[str, ...]) -> Segment:
+        """The segment without some agents: the one at hand, or a new one."""
+        if self._segment is None or self._segment.without != without:
+            if self._segment is not None:
+                self._segment.store.finish("interrupted")
+            members = tuple(k for k, name in enumerate(self.place.names) if name not in without)
+            folder = (
+                self.folder if not without else self.folder.with_name(f"{self.folder.name}-without-{'-'.join(without)}")
+            )
+            self._segment = Segment(self.task, self.place, members, folder, self.mailbox)
+            self._attempt = self._segment.attempt
+        return self._segment
+
+    # --- meeting -----------------------------------------------------------------------------------------
+
+    def _meet(self) -> tuple[Segment, Meeting]:
+        """Until all agents are ready for one and the same epoch."""
+        while True:
+            cards = self.board.cards
+            self._check_wishes(cards)
+            own = self.board.own
+            without = tuple(sorted({name for card in cards.values() for name in card.without}))
+            segment = self._enter(without)
+            others = [card for name, card in cards.items() if name != own.name and name in segment.names]
+            epoch = self._next_epoch(others)
+            if self._key is None or self._key[0] != epoch:
+                self._key = (epoch, KeyPair())
+            linked = all(self._alive[name] for name in self.place.neighbors if name in segment.names)
+            says: dict[str, Any] = {
+                "epoch": epoch,
+                "phase": "ready" if linked else "joining",
+                "base": segment.store.saved,
+                "attempt": max([self._attempt, *(card.attempt for card in others)]),
+                "without": without,
+                "key": self._key[1].public.hex(),
+                "identity": segment.alike,
+            }
+            if any(getattr(own, name) != value for name, value in says.items()):
+                own = self.board.update(**says)
+            crew = [own, *(card for card in others if card.identity)]  # one that just came has not said who it is
+            if len(crew) == len(segment.names):
+                self._check_alike(crew)
+                if all(card.epoch == epoch and card.phase in STARTABLE for card in crew):
+                    return segment, self._meeting(segment, crew)
+            self.board.wait(LOOK)
+
+    def _next_epoch(self, others: list[Card]) -> int:
+        if not self._has_met:  # an epoch that has begun has begun without this agent
+            begun = [card.epoch + 1 for card in others if card.phase in STARTABLE[1:]]
+            self._floor = max([self._floor, *begun])
+        return max([self._floor, *(card.epoch for card in others)])
+
+    def _meeting(self, segment: Segment, crew: list[Card]) -> Meeting:
+        crew = sorted(crew, key=lambda card: segment.names.index(card.name))
+        epoch, attempt = crew[0].epoch, max(card.attempt for card in crew)
+        facts = [(card.name, card.incarnation, card.base, card.key) for card in crew]
+        text = json.dumps([self.place.run_id, epoch, attempt, facts])
+        digest = sha256(text.encode()).digest()
+        masks = None
+        if self.task.mask:
+            assert self._key is not None
+            keys = [bytes.fromhex(card.key) for card in crew]
+            masks = Masks(self._key[1], segment.names.index(self.place.name), keys, digest)
+        base = min(card.base for card in crew)
+        return Meeting(epoch, base, attempt, masks, int.from_bytes(digest[:7], "big"))
+
+    def _check_alike(self, crew: list[Card]) -> None:
+        """Refuse to start with agents that run something else."""
+        lines = differences(crew)
+        if not lines:
+            return
+        text = "the agents do not run the same thing:\n" + "\n".join(f"  {line}" for line in lines)
+        if not self._has_met:
+            raise ValueError(f"{text}\nGive all agents the same settings, model and versions, and start them again.")
+        self._say_once(text)  # it is the newcomer who has to go
+
+    # --- running -----------------------------------------------------------------------------------------
+
+    def _run_epoch(self, segment: Segment, meeting: Meeting) -> None:
+        self.mailbox.begin(meeting.epoch)
+        self._has_met, self._attempt = True, meeting.attempt
+        self._floor = meeting.epoch + 1
+        self._running = (meeting.epoch, segment)
+        self.board.update(phase="running")
+        log.info("epoch %d: from iteration %d", meeting.epoch, meeting.base)
+        self._look()
+        try:
+            done = segment.begin(meeting)
+            self.meter.begin(meeting.base)
+            take(
+                segment.pieces(lambda: bool(self.board.own.stop), self._count),
+                lambda: segment.snapshot(meeting),
+                segment.store,
+                self.task.length,
+                done,
+                time.perf_counter(),
+                lambda _: None,
+            )
+        except (Stopped, Interrupted):
+            raise
+        except Exception as error:
+            if self.mailbox.ended is None:
+                raise
+            raise self.mailbox.ended from error  # which came through compiled code, and lost its name there
+        finally:
+            self._running = None
+
+    def _count(self, iteration: int, chunk: Any) -> None:
+        self.meter.count(iteration, chunk, self.mailbox.messages, self.mailbox.bytes, self._rounds())
+
+    def _rounds(self) -> int:
+        return 0 if self._segment is None else self._segment.peer.collectives.rounds
+
+    def _interrupted(self, meeting: Meeting, reason: Interrupted) -> None:
+        """Meet again; agents that took different turns do so with other random numbers."""
+        self._say(f"going back: {reason}")
+        if isinstance(reason, OutOfStep):
+            self._attempt = meeting.attempt + 1
+            iterations = self.meter.iteration * self.task.length.num_chains
+            if self._attempt > max(1, MOST_REDONE * iterations):
+                raise RuntimeError(
+                    f"the agents fell out of step {self._attempt} times in {iterations} iterations ({reason}): they do "
+                    f"not compute alike. This is jax {jax.__version__}; every agent needs the same versions, and a "
+                    f"model whose decisions do not hang on its last digits: check it in float64."
+                ) from None
+
+    def _wait_for_the_others(self, segment: Segment, meeting: Meeting) -> None:
+        """Until all have all draws on disk: before that, one may need the others once more."""
+        self.board.update(phase="done", base=segment.store.saved)
+        while True:
+            cards = [card for name, card in self.board.cards.items() if name in segment.names]
+            here = [card for card in cards if card.epoch == meeting.epoch]
+            if any(card.phase == "complete" for card in here) or (
+                len(here) == len(segment.names) and all(card.phase in ("done", "complete") for card in here)
+            ):
+                return
+            if any(card.epoch > meeting.epoch for card in cards):
+                raise Interrupted("an agent has to do the end of the run once more")
+            self._check_wishes(self.board.cards)
+            self.board.wait(LOOK)
+
+    # --- what happens meanwhile, in other threads --------------------------------------------------------
+
+    def _send_round(self, neighbor: int, raw: bytes) -> None:
+        assert self._links is not None
+        self._links.send("round", self.place.names[neighbor], raw)
+
+    def _send_card(self, name: str, raw: bytes) -> None:
+        assert self._links is not None
+        self._links.send("board", name, raw)
+
+    def _arrive(self, topic: str, sender: str, raw: bytes) -> None:
+        if topic == "round":
+            self.mailbox.arrive(self.place.names.index(sender), raw)
+        else:
+            self.board.arrive(sender, raw)
+
+    def _see(self, name: str, is_there: bool) -> None:
+        """A neighbour's token has come or gone."""
+        self._alive[name] = is_there
+        self._say(f"the link to {name} is {'up' if is_there else 'lost'}")
+        if is_there:
+            self.board.greet(name)
+            if self._running is not None:  # messages may have been lost meanwhile
+                self._floor = max(self._floor, self._running[0] + 1)
+                self.mailbox.end(Interrupted(f"the link to {name} is there again"))
+        self._look()
+
+    def _look(self) -> None:
+        """At the board: whether the epoch that is running has ended."""
+        cards = self.board.cards
+        own = self.board.own
+        wish = next((card.stop for card in cards.values() if card.stop), "")
+        if wish and not own.stop:
+            own = self.board.update(stop=wish)
+        if self._running is not None:
+            epoch, segment = self._running
+            for card in cards.values():
+                if card.name in segment.names and card.epoch > epoch:
+                    self.mailbox.end(Interrupted(f"{card.name} asks for a new start"))
+                if not set(card.without) <= set(segment.without):
+                    self.mailbox.end(Interrupted(f"{card.name} gives up {', '.join(card.without)}"))
+            if own.stop and self.mailbox.waiting_for is not None:
+                self.mailbox.end(Interrupted(own.stop))
+            self._judge_losses(segment)
+
+    def _judge_losses(self, segment: Segment) -> None:
+        """Of agents that nothing has been heard of for long, over whatever way."""
+        task = self.task
+        lost = [
+            name
+            for name in segment.names
+            if name != self.place.name and not self._alive.get(name) and self.board.silence(name) > task.patience
+        ]
+        if not lost or task.on_loss == "wait" or self.board.own.stop:
+            return
+        gone = f"{', '.join(lost)} {'was' if len(lost) == 1 else 'were'} lost"
+        if task.on_loss == "stop":
+            self.ask_to_stop(f"{self.place.name}: {gone}")
+            return
+        names = tuple(name for name in segment.names if name not in lost)
+        members = tuple(self.place.names.index(name) for name in names)
+        fewest = 3 if task.mask else 2
+        if 2 * len(members) <= len(self.place.names) or len(members) < fewest:
+            self._say_once(
+                f"{gone}, and {len(members)} of {len(self.place.names)} agents are too few to go on: waiting"
+            )
+        elif not is_connected(task.network, members):
+            self._say_once(f"{gone}, and the others cannot reach each other without: waiting")
+        else:
+            self._say(f"{gone}: going on without")
+            self.board.update(without=tuple(sorted({*segment.without, *lost})))
+            self.mailbox.end(Interrupted(f"{gone}, and is given up"))
+
+    def _check_wishes(self, cards: Mapping[str, Card]) -> None:
+        """End where all are to end, or where the others are no longer waiting for this agent."""
+        for card in cards.values():
+            if self.place.name in card.without:
+                raise Excluded(
+                    f"{card.name} and the others went on without {self.place.name}, which was gone too long."
+                )
+        if self.board.own.stop:
+            raise Stopped(self.board.own.stop)
+
+    # --- what is said ------------------------------------------------------------------------------------
+
+    def _report(self) -> dict[str, Any]:
+        """For this agent's card; and shown here."""
+        waiting = self.mailbox.waiting_for
+        missing = self._missing() if self._running is None else []
+        report = {
+            **self.meter.report(),
+            "neighbors": {name: "up" if is_up else "lost" for name, is_up in self._alive.items()},
+            "waiting_for": [self.place.names[waiting[0]]] if waiting is not None else missing,
+            "refused": sum(self.mailbox.refused.values()),
+            "without": list(self._segment.without) if self._segment is not None else [],
+        }
+        self._show(status_of(self.place, replace(self.board.own, report=report), self.board))
+        return report
+
+    def _missing(self) -> list[str]:
+        cards, own = self.board.cards, self.board.own
+        names = self._segment.names if self._segment is not None else self.place.names
+        return [
+            name
+            for name in names
+            if name != own.name
+            and (name not in cards or cards[name].epoch != own.epoch or cards[name].phase not in STARTABLE)
+        ]
+
+    def _answer(self) -> bytes:
+        return json.dumps(status_of(self.place, self.board.own, self.board)).encode()
+
+    def _blame(self, error: Exception) -> str:
+        return "" if isinstance(error, ValueError) and not self._has_met else f"{self.place.name} failed: {error}"
+
+    def _say(self, text: str) -> None:
+        log.info("%s", text)
+
+    def _say_once(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            log.warning("%s", text)

@@ -1,0 +1,243 @@
+"""What some of the agents run together: all of them, or those that are left when one is given up.
+
+A segment has a network, a split of the prior, a warm-up and a folder of its own. Draws of two segments are of two
+posteriors, and are never put together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import networkx as nx
+import numpy as np
+
+from .._types import Batch
+from ..network import Network
+from ..posterior import Posterior, Shard
+from ..posterior.shards import check_shards
+from ..results import Run
+from ..results.history import HistoryStore
+from ..results.identity import describe, flat
+from ..results.progress import Progress
+from ..results.store import RUN, read_checkpoint, read_run
+from ..results.stored import stored_run
+from ..runtimes.engine import trace
+from ..runtimes.fingerprint import fingerprint
+from ..runtimes.loop import Model
+from ..runtimes.peers.collectives import Arrays, Collectives
+from ..runtimes.peers.mailbox import Interrupted, Mailbox
+from ..runtimes.peers.masks import Masks
+from ..runtimes.peers.peer import Peer
+from ..runtimes.peers.session import Place
+from ..runtimes.peers.wire import Form
+from ..runtimes.simulate import chain_keys, lane_inputs, lane_link
+from ..samplers import Sampler
+from ..sampling import Length, Piece, Prepared, prepare
+
+ATTEMPT = "attempt"  # its name in a checkpoint
+# Recorded by every agent, and free to differ between them.
+FREE = (
+    *("format", "status", "created", "data.", "dims.", "agent.name", "model.start"),
+    *("versions.python", "versions.numpy", "versions.device"),
+)
+ROWS = 2  # of the batch on which models are compared
+
+
+class Stopped(Exception):  # noqa: N818
+    """All agents have been asked to end; the run can be gone on with."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What all agents run, and this one's data.
+
+    Attributes:
+      on_loss: "wait" for an agent that is gone, "stop" all, or "continue-without" it.
+      patience: seconds without any sign of an agent after which it is gone, for the latter two.
+      mask: hide each agent's part of exact sums.
+    """
+
+    posterior: Posterior
+    batch: Batch
+    network: Network
+    sampler: Sampler
+    length: Length
+    init: Any = None
+    keep: Any = None
+    on_loss: str = "wait"
+    patience: float = 30.0
+    mask: bool = False
+
+
+class Meeting(NamedTuple):
+    """What agents agree on before they start."""
+
+    epoch: int
+    base: int  # the iteration that all go back to
+    attempt: int  # how often they have started anew with other random numbers
+    masks: Masks | None
+    digest: int  # of all that, and of who they are
+
+
+class Segment:
+    """This agent's part in it: compiled, with its folder open.
+
+    Args:
+      members: the agents that take part, by their numbers in the whole network.
+      folder: where its draws go; a run that is there is gone on with.
+    """
+
+    def __init__(self, task: Task, place: Place, members: tuple[int, ...], folder: Path, mailbox: Mailbox) -> None:
+        self.task, self.folder = task, folder
+        self.names = tuple(place.names[member] for member in members)
+        self.without = tuple(name for name in place.names if name not in self.names)
+        self.network = _rest(task.network, members, self.without)
+        with _named(place.name):
+            shards = check_shards([task.batch], 1)
+            self.ready = ready = prepare(
+                task.posterior, shards, self.network, task.sampler, task.length, task.init, task.keep
+            )
+            index = self.names.index(place.name)
+            collectives = Collectives(_Renumbered(mailbox, members), self.network, index)
+            self.peer = Peer(
+                ready.posterior,
+                ready.layout,
+                ready.stacked,
+                self.network,
+                index,
+                ready.sampler,
+                ready.starts,
+                ready.key,
+                ready.view,
+                collectives,
+                mailbox,
+            )
+            self.peer.check_start()
+        layouts = (ready.layout, ready.view.layout, None)
+        code = _code(self.network, ready)
+        starts = np.asarray(ready.starts)
+        identity = describe(
+            self.network, ready.sampler, shards, starts, *layouts, ready.posterior.dims, code, asdict(task.length)
+        )
+        identity["agent"] = {
+            "name": place.name,
+            "run": place.run_id,
+            "names": [*self.names],
+            "without": [*self.without],
+        }
+        self.alike = _alike(identity, task)
+        self.store = HistoryStore(
+            folder, identity, self.network, ready.view.layout, task.length.num_samples, resume=True
+        )
+
+    @property
+    def attempt(self) -> int:
+        """Of the newest checkpoint."""
+        return 0 if self.store.snapshot is None else int(self.store.snapshot[ATTEMPT])
+
+    def begin(self, meeting: Meeting) -> Progress:
+        """Go back to where all start from."""
+        peer, store = self.peer, self.store
+        peer.collectives.begin(meeting.masks)
+        least, negated = peer.agreed(meeting.digest, -meeting.digest)
+        if least != -negated:
+            raise Interrupted("the agents have not met as one")
+        store.back_to(meeting.base)
+        peer.use_attempt(meeting.attempt)
+        if store.snapshot is None:
+            peer.begin()
+        else:
+            peer.restore(store.snapshot)
+        return store.progress.sent(peer.of_all(peer.sent()))
+
+    def snapshot(self, meeting: Meeting) -> dict[str, np.ndarray]:
+        return {**self.peer.snapshot(), ATTEMPT: np.array(meeting.attempt)}
+
+    def pieces(self, is_to_stop: Callable[[], bool], report: Callable[[int, Any], None]) -> Iterator[Piece]:
+        """Chunks; how long each is, whether it is saved, and whether it is the last are agreed before it is drawn."""
+        peer, store, length = self.peer, self.store, self.task.length
+        warmed, drawn = store.progress.warmed, store.progress.drawn
+        while drawn < length.num_samples:
+            count, not_saved, safe, goes_on = peer.agreed(
+                peer.iterations_at_once(), -int(store.is_due), store.saved, int(not is_to_stop())
+            )
+            store.forget(safe)
+            if warmed < length.num_warmup:
+                chunk, is_kept = peer.advance(1, min(count, length.num_warmup - warmed), seen=False), False
+                warmed += chunk.iterations
+            else:
+                most = min(length.num_samples - drawn, peer.program.buffer)
+                chunk, is_kept = peer.advance(max(1, min(most, count // length.thin)), length.thin), True
+                drawn += len(chunk.positions)
+            chunk = chunk._replace(traffic=peer.of_all(chunk.traffic))
+            yield Piece(chunk, is_kept, save=not_saved < 0 or not goes_on)
+            report(warmed + drawn * length.thin, chunk)
+            if not goes_on and drawn < length.num_samples:
+                raise Stopped
+
+
+def finished(folder: Path, length: Length) -> Run | None:
+    """The run in a folder, if all of it is there, and every agent had all of it."""
+    if not (folder / RUN).exists() or read_run(folder)["status"] != "complete":
+        return None
+    return stored_run(folder) if read_checkpoint(folder)[0].drawn >= length.num_samples else None
+
+
+class _Renumbered:
+    """The post of a segment, whose agents are counted anew."""
+
+    def __init__(self, mailbox: Mailbox, members: tuple[int, ...]) -> None:
+        self._mailbox, self._members = mailbox, members
+
+    def send(self, to: Any, number: int, form: Form, arrays: Arrays) -> None:
+        self._mailbox.send([self._members[agent] for agent in to], number, form, arrays)
+
+    def receive(self, sender: int, number: int, form: Form) -> Arrays:
+        return self._mailbox.receive(self._members[sender], number, form)
+
+
+def is_connected(network: Network, members: tuple[int, ...]) -> bool:
+    """Whether agents can reach each other without the rest."""
+    return bool(nx.is_connected(network.graph.subgraph(members)))
+
+
+def _rest(network: Network, members: tuple[int, ...], without: tuple[str, ...]) -> Network:
+    if not without:
+        return network
+    graph = nx.Graph()
+    graph.add_nodes_from(range(len(members)))
+    number = {member: k for k, member in enumerate(members)}
+    graph.add_edges_from((number[i], number[j]) for i, j in network.edges if i in number and j in number)
+    return Network(graph, network.rule, f"{network.name} without {', '.join(without)}")
+
+
+def _code(network: Network, ready: Prepared) -> str:
+    """The fingerprint of model and sampler, as they would be simulated with two rows of zeros on every agent."""
+    batch = jax.tree.map(lambda leaf: np.zeros((network.size, ROWS, *leaf.shape[2:]), leaf.dtype), ready.stacked.batch)
+    inputs = lane_inputs(network, ready.sampler, Shard(batch, None), chain_keys(ready.key, len(ready.starts)))
+    one_copy = ready.sampler.replicated
+    model = Model(ready.posterior, ready.layout, lane_link(one_copy), one_copy, ready.view, None, None)
+    return fingerprint(*trace(model, inputs, ready.starts).code).code
+
+
+def _alike(identity: dict[str, Any], task: Task) -> dict[str, str]:
+    """What all agents must have alike, as text."""
+    facts = {name: str(value) for name, value in flat(identity) if not name.startswith(FREE)}
+    columns = jax.tree_util.tree_leaves_with_path(task.batch)
+    form = ", ".join(f"{jax.tree_util.keystr(path)} {leaf.dtype}{[*leaf.shape[1:]]}" for path, leaf in columns)
+    return {**facts, "columns": form, "on_loss": task.on_loss, "mask": str(task.mask).lower()}
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Checks number agents, and the only one here is not the first of its run."""
+    try:
+        yield
+    except (ValueError, TypeError) as refusal:
+        refusal.args = (str(refusal).replace("agent 0", f"agent {name}"), *refusal.args[1:])
+        raise

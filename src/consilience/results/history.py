@@ -1,0 +1,87 @@
+"""A run's folder that can go back: its checkpoints are kept until all agents are past them.
+
+Agents on machines of their own save at the same iterations, but not at the same moment; after a failure they go back to
+the last iteration that all of them have. So beside `checkpoint.npz`, the newest, there is a folder `checkpoints` with
+one file for every iteration that somebody may still have to go back to.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from .files import make_folder
+from .progress import Progress
+from .store import CHECKPOINT, Store, read_checkpoint
+
+CHECKPOINTS = "checkpoints"
+
+
+class HistoryStore(Store):
+    """A store whose agent may have to go back. It saves when it is told to, since all must do so at once."""
+
+    @property
+    def thin(self) -> int:
+        return int(self.identity["run"]["thin"])
+
+    @property
+    def saved(self) -> int:
+        """The iteration of the newest checkpoint."""
+        return self.progress.iterations(self.thin)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to save again, as far as this agent is concerned."""
+        return super().state(dict) is not None
+
+    def state(
+        self, snapshot: Callable[[], dict[str, np.ndarray]], at_once: bool = False
+    ) -> dict[str, np.ndarray] | None:
+        return snapshot() if at_once else None
+
+    def save(self, progress: Progress, state: dict[str, np.ndarray]) -> None:
+        super().save(progress, state)
+        self._keep()
+
+    def back_to(self, iteration: int) -> None:
+        """Make the checkpoint of `iteration`, or the start, the newest; what came after it is drawn again."""
+        self._keep()
+        for path in self._kept():
+            if int(path.stem) > iteration:
+                path.unlink()
+        if iteration == 0:
+            (self.folder / CHECKPOINT).unlink(missing_ok=True)
+        elif iteration != self.saved:
+            _link(self._path(iteration), self.folder / CHECKPOINT)
+        self.progress, self.snapshot = read_checkpoint(self.folder)
+        if self.saved != iteration:
+            raise ValueError(f"{self.folder} has no checkpoint of iteration {iteration}, only of {self.saved}.")
+
+    def forget(self, before: int) -> None:
+        """Drop the checkpoints that nobody will go back to."""
+        for path in self._kept():
+            if int(path.stem) < before:
+                path.unlink(missing_ok=True)
+
+    def _keep(self) -> None:
+        """The newest checkpoint under its own name too; a process may have been killed before it could."""
+        if (self.folder / CHECKPOINT).exists() and not self._path(self.saved).exists():
+            make_folder(self.folder / CHECKPOINTS)
+            _link(self.folder / CHECKPOINT, self._path(self.saved))
+
+    def _path(self, iteration: int) -> Path:
+        return self.folder / CHECKPOINTS / f"{iteration}.npz"
+
+    def _kept(self) -> list[Path]:
+        return [path for path in (self.folder / CHECKPOINTS).glob("*.npz") if path.stem.isdigit()]
+
+
+def _link(there: Path, here: Path) -> None:
+    """The same file under another name, in the place of what may be there."""
+    partial = here.with_name(f".{here.name}.partial")
+    partial.unlink(missing_ok=True)
+    os.link(there, partial)
+    partial.replace(here)

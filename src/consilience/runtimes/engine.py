@@ -1,0 +1,252 @@
+"""What drives the jitted loop, chunk by chunk, whoever the agents in this process are.
+
+The loop runs over iterations; inside it, chains and agents are two nested `vmap`s around the sampler's `move`. Noise is
+drawn for a block of iterations at a time. Kept draws go into a buffer of fixed size, which leaves the device when it is
+full or half a second has passed: the numbers of iterations are arguments of the compiled function, so no length of run
+compiles anything anew, and no length of chunk changes a draw.
+
+What is kept of a draw may be a function of the parameters, and its running moments may be all that is wanted: both are
+worked out on the device, over the buffer, so that nothing else leaves it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..network import Network
+from ..posterior import check_start
+from .fingerprint import fingerprint
+from .lanes import Exchange
+from .loop import Inputs, Model, advance_all, buffer_of, move_all, noise_shape, see, start_all, start_values_all
+from .moments import MOMENTS, Accumulated, nothing_accumulated, read_moments
+from .snapshot import from_arrays, to_arrays
+from .traffic import Traffic, price
+
+BUFFER_BYTES = 32 << 20  # of kept draws on the device
+BUFFER_DRAWS = 1024
+NOISE_BYTES = 16 << 20  # drawn ahead
+NOISE_ITERATIONS = 100
+CHUNK_SECONDS = 0.5  # between two reports of progress
+FIRST_ITERATIONS = 8
+COMPILED_PROGRAMS = 32
+COMPILED_FOR = ("jax_default_matmul_precision", "jax_default_device")
+
+
+class Chunk(NamedTuple):
+    """What left the device: consecutive draws and what was measured while they were drawn."""
+
+    positions: np.ndarray  # (draws, chains, copies, numbers) kept: a copy for every agent, or one for all
+    stats: dict[str, np.ndarray]  # info fields, (draws, chains, copies), averaged over the iterations behind a draw
+    iterations: int
+    traffic: Traffic
+
+
+@dataclass(frozen=True)
+class Program:
+    """What the compiled code depends on: equal programs share it."""
+
+    structure: Any  # of the inputs, with the sampler's choices
+    fingerprint: str  # of a start and an iteration
+    settings: tuple[Any, ...]  # of jax, that change what is compiled and not what is traced
+    buffer: int  # draws
+    block: int  # iterations whose noise is drawn at once
+
+
+class Engine:
+    """The agents of this process: their state after the iterations done so far, and the means to go on.
+
+    Compiled when it is made; nothing is sent before `begin`.
+
+    Args:
+      network: all agents.
+      inputs: with the shards of the agents that live here.
+      positions: (chains, dimension), where the chains start, on all agents alike.
+      copies: of a chain that are kept here.
+    """
+
+    def __init__(self, network: Network, model: Model, inputs: Inputs, positions: jax.Array, copies: int) -> None:
+        self.network, self.model, self.inputs, self.copies = network, model, inputs, copies
+        self.chains = len(positions)
+        self._positions = positions = jnp.asarray(positions, model.layout.dtype)
+        self._exchanges: list[Exchange] = []
+        self.start_traffic = Traffic()
+        traced = trace(model, inputs, positions, self._charge_start, self._read_off)
+        state, noise, info = traced.state, traced.noise, traced.info
+        taken = {*info._fields, "disagreement"} & set(model.watched.layout.names if model.watched else ())
+        if taken:
+            raise ValueError(f"watch: {min(taken)!r} is a figure of the sampler's own. Give yours another name.")
+        lanes = state.position.shape[:-1]  # chains, and agents where each has a copy
+        moments = traced.moments
+        itemsize = model.layout.dtype.itemsize
+        draw_bytes = max(math.prod(state.position.shape) * itemsize, model.view.bytes * math.prod(lanes))
+        noise_bytes = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(noise))
+        found = fingerprint(*traced.code)
+        self.code = found.code  # of model, sampler and what is kept
+        self.program = Program(
+            jax.tree.structure(inputs),
+            found.unmistakable,
+            tuple(str(getattr(jax.config, name)) for name in COMPILED_FOR),
+            buffer=max(1, min(BUFFER_DRAWS, BUFFER_BYTES // draw_bytes)),
+            block=max(1, min(NOISE_ITERATIONS, NOISE_BYTES // max(1, noise_bytes))),
+        )
+        self._compiled = _compiled(self.program, model, inputs, positions, state, moments)
+        self.state: Any = state  # its form; `begin` fills it
+        self._no_moments = moments
+        self.moments: Accumulated | None = moments
+        self._seconds_per_iteration: float | None = None
+
+    def check_start(self) -> None:
+        """Refuse a start at which an agent's density is not finite: nothing is sent for that."""
+        check_start(*map(np.asarray, self._compiled.values(self.inputs, self._positions)))
+
+    def begin(self) -> None:
+        """Go to the start."""
+        self.state = self._compiled.start(self.inputs, self._positions)
+        self.moments = jax.tree.map(jnp.copy, self._no_moments)  # the loop takes over what it is given
+
+    def _charge_start(self, exchanges: list[Exchange]) -> None:
+        """Count what the agents sent before their first iteration."""
+        times = np.array([[exchange.times for exchange in exchanges]] * 2, dtype=int)
+        self._exchanges = exchanges
+        self.start_traffic = self._traffic(times * [[1], [self.chains]])
+
+    def _read_off(self, exchanges: list[Exchange]) -> None:
+        """Keep which collectives an iteration has."""
+        self._exchanges = [exchange._replace(times=0) for exchange in exchanges]
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """All that going on from here needs."""
+        moments = {} if self.moments is None else self.moments._asdict()
+        return {**to_arrays(self.state), **{f"{MOMENTS}{name}": np.array(value) for name, value in moments.items()}}
+
+    def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
+        """Go on from a snapshot of the same run."""
+        self.state = from_arrays(self.state, snapshot)
+        if self.moments is not None:
+            self.moments = jax.tree.map(jnp.asarray, read_moments(snapshot))
+
+    def advance(self, draws: int, thin: int, seen: bool = True) -> Chunk:
+        """`draws` × `thin` iterations, of which every `thin`-th is kept; at most the buffer's number of draws.
+
+        Args:
+          seen: whether these draws count for the moments, and what is kept of them is worked out.
+        """
+        if draws > self.program.buffer:
+            raise ValueError(f"{draws} draws at once do not fit into the buffer of {self.program.buffer}.")
+        began = time.perf_counter()
+        self.state, self.moments, kept = self._compiled.advance(
+            self.inputs, self.state, self.moments, jnp.int32(draws), jnp.int32(thin), jnp.int32(draws * seen)
+        )
+        # Cut on the host, where no length has to be compiled; copied, so that no buffer outlives its chunk.
+        chains = (draws, self.chains, self.copies)
+        stats = kept.stats._asdict()
+        if self.copies > 1:
+            stats["disagreement"] = kept.disagreement
+        if self.model.watched is not None:
+            stats |= dict(self.model.watched.layout.leaves(np.asarray(kept.watched)))
+        chunk = Chunk(
+            np.asarray(kept.positions)[:draws].reshape(*chains, kept.positions.shape[-1]).copy(),
+            {name: np.asarray(values)[:draws].reshape(chains).copy() for name, values in stats.items()},
+            draws * thin,
+            self._traffic(np.asarray(kept.counts, dtype=np.int64).sum(axis=0)),
+        )
+        self._seconds_per_iteration = (time.perf_counter() - began) / chunk.iterations
+        return chunk
+
+    def _traffic(self, counts: np.ndarray) -> Traffic:
+        """Of so many `Counts` of each of an iteration's collectives."""
+        traffic = Traffic()
+        for exchange, together, by_chains in zip(self._exchanges, *counts.tolist(), strict=True):
+            rounds, messages = price(self.network, exchange.kind)
+            traffic += Traffic(together * rounds, together * messages, by_chains * messages * exchange.message_bytes)
+        return traffic
+
+    def warm_up(self, iterations: int) -> Iterator[Chunk]:
+        """Iterations whose draws are not kept: one draw a chunk, the last of many."""
+        while iterations > 0:
+            count = min(iterations, self.iterations_at_once())
+            yield self.advance(1, count, seen=False)
+            iterations -= count
+
+    def draws(self, count: int, thin: int = 1) -> Iterator[Chunk]:
+        """`count` draws, `thin` iterations each."""
+        while count > 0:
+            number = min(count, self.program.buffer, max(1, self.iterations_at_once() // thin))
+            yield self.advance(number, thin)
+            count -= number
+
+    def iterations_at_once(self) -> int:
+        """About CHUNK_SECONDS of them, by the pace of the last chunk; the first, with the compilation, is short."""
+        if self._seconds_per_iteration is None:
+            return FIRST_ITERATIONS
+        return max(1, int(CHUNK_SECONDS / self._seconds_per_iteration))
+
+
+class Traced(NamedTuple):
+    """A start, an iteration and a look at a draw, as code, and the forms of what goes through it."""
+
+    code: tuple[Any, Any, Any]
+    state: Any
+    noise: Any
+    info: Any
+    moments: Accumulated | None
+
+
+def trace(model: Model, inputs: Inputs, positions: jax.Array, *observe: Callable[[list[Exchange]], None]) -> Traced:
+    """What would be compiled.
+
+    Args:
+      observe: shown the collectives of a start, and of an iteration.
+    """
+    of_start, of_move = observe or (lambda _: None, lambda _: None)
+    start, state = jax.make_jaxpr(partial(start_all, model, observe=of_start), return_shape=True)(inputs, positions)
+    noise = noise_shape(model, inputs)
+    move, (_, info, _) = jax.make_jaxpr(partial(move_all, model, observe=of_move), return_shape=True)(
+        inputs, noise, state
+    )
+    lanes = state.position.shape[:-1]  # chains, and agents where each has a copy
+    moments = None if model.averaged is None else nothing_accumulated(lanes, model.averaged.layout)
+    seen = jax.make_jaxpr(partial(see, model))(buffer_of(1, state.position), moments, jnp.int32(1))
+    return Traced((start, move, seen), state, noise, info, moments)
+
+
+class Compiled(NamedTuple):
+    start: Any
+    values: Any
+    advance: Any
+
+
+_cache: OrderedDict[Program, Compiled] = OrderedDict()
+
+
+def _compiled(
+    program: Program, model: Model, inputs: Inputs, positions: jax.Array, state: Any, moments: Any
+) -> Compiled:
+    """The executables of a program; the least recently used go when there are many.
+
+    Compiled at once and for good: traced later, the model's own code might have come to mean something else.
+    """
+    if program not in _cache:
+        count = jnp.int32(1)
+        advance = jax.jit(
+            partial(advance_all, program.buffer, program.block, model), donate_argnames=("state", "moments")
+        )
+        _cache[program] = Compiled(
+            jax.jit(partial(start_all, model)).lower(inputs, positions).compile(),
+            jax.jit(partial(start_values_all, model)).lower(inputs, positions).compile(),
+            advance.lower(inputs, state, moments, count, count, count).compile(),
+        )
+    _cache.move_to_end(program)
+    while len(_cache) > COMPILED_PROGRAMS:
+        _cache.popitem(last=False)
+    return _cache[program]

@@ -1,0 +1,1 @@
+"""Agents as processes of their own, on machines of their own."""

@@ -1,0 +1,266 @@
+"""What every agent says of itself, known to all: signed cards that neighbours pass on.
+
+Each agent has one card, and keeps the newest it has seen of every other agent's. A new one is passed on to the
+neighbours, and a neighbour that appears is shown them all. So all agents come to know all cards, over whatever links
+there are, and lost messages do no harm: the cards are shown again with every pulse.
+
+A card is signed with its agent's key, under a certificate of the run's authority: nobody can write another's. Cards of
+one agent are ordered by *incarnation*, which grows each time it is started, and *revision*.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import queue
+import struct
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+from .certificates import Identity, Untrusted, Verifier
+
+PULSE = 1.0  # seconds between two showings
+LENGTHS = struct.Struct("<III")
+LARGEST = 1 << 20  # bytes of a card
+MOST_WAITING = 10_000
+
+log = logging.getLogger("consilience.peers")
+
+
+@dataclass(frozen=True)
+class Card:
+    """What an agent says of itself.
+
+    Attributes:
+      epoch: the meeting it is at, or was at last.
+      phase: joining, ready (to start in this epoch), running, done (with all draws on disk), complete (so are all
+        others), stopped, refused.
+      base: the iteration it could go back to when this epoch began.
+      attempt: how often agents that had taken different turns have started anew with other random numbers.
+      without: the agents that are given up.
+      stop: whether all should end, and be gone on with later.
+      key: a public key of this epoch, for masks.
+      identity: what all agents must have alike, as text by name.
+      report: how it is, for people.
+    """
+
+    name: str
+    incarnation: int
+    revision: int = 0
+    epoch: int = 0
+    phase: str = "joining"
+    base: int = 0
+    attempt: int = 0
+    without: tuple[str, ...] = ()
+    stop: str = ""
+    key: str = ""
+    identity: Mapping[str, str] = field(default_factory=dict)
+    report: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def age(self) -> tuple[int, int]:
+        return self.incarnation, self.revision
+
+    def to_bytes(self) -> bytes:
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> Card:
+        """Refuses, by a ValueError, what is not a card."""
+        try:
+            found = json.loads(raw)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"a card that is not JSON: {error}") from None
+        if not isinstance(found, dict) or set(found) != {known.name for known in fields(cls)}:
+            raise ValueError("a card without the fields of one")
+        found["without"] = tuple(found["without"]) if isinstance(found["without"], list) else None
+        for name, kind in _KINDS.items():
+            value: Any = found[name]
+            if type(value) is not kind or (isinstance(value, int) and not 0 <= value < 2**63):
+                raise ValueError(f"a card whose {name} is {str(value)[:40]!r}")
+        if not all(isinstance(value, str) for value in (*found["without"], *found["identity"].values())):
+            raise ValueError("a card with a list or table of something else than text")
+        return cls(**found)
+
+
+_KINDS: dict[str, type] = {
+    **dict.fromkeys(("name", "phase", "stop", "key"), str),
+    **dict.fromkeys(("incarnation", "revision", "epoch", "base", "attempt"), int),
+    "without": tuple,
+    "identity": dict,
+    "report": dict,
+}
+
+
+class Board:
+    """All agents' cards, as one agent knows them.
+
+    Args:
+      identity: of this agent.
+      verifier: believes cards under certificates of the run's authority.
+      names: of all agents.
+      neighbors: names of those to show cards to.
+      show: sends a card to a neighbour.
+      changed: called after another's card has changed, and with every pulse, without the lock.
+      report: how this agent is, asked for with every pulse.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        verifier: Verifier,
+        names: Sequence[str],
+        neighbors: Sequence[str],
+        show: Callable[[str, bytes], None],
+        changed: Callable[[], None],
+        report: Callable[[], Mapping[str, Any]],
+    ) -> None:
+        self._identity, self._verifier, self._names = identity, verifier, names
+        self._neighbors, self._show, self._changed, self._report = neighbors, show, changed, report
+        self._cards: dict[str, Card] = {}
+        self._raw: dict[str, bytes] = {}
+        self._seen: dict[str, float] = {}
+        self._lock = threading.Condition()
+        self._to_show: queue.Queue[tuple[str, bytes] | None] = queue.Queue(MOST_WAITING)
+        self._closed = False
+        self._threads: list[threading.Thread] = []
+        self.own = Card(identity.name, time.time_ns())
+        self._put(self.own)
+
+    def open(self) -> None:
+        """Start to show cards: once the links are there."""
+        self._threads = [threading.Thread(target=work, daemon=True) for work in (self._deliver, self._pulse)]
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        """Show what is still to be shown, and no more."""
+        self._closed = True
+        self._to_show.put(None)
+        for thread in self._threads:
+            thread.join(timeout=2 * PULSE)
+
+    # --- this agent's own ------------------------------------------------------------------------------
+
+    def update(self, **changes: Any) -> Card:
+        """A new revision of this agent's card."""
+        with self._lock:
+            self.own = replace(self.own, revision=self.own.revision + 1, **changes)
+            self._put(self.own)
+            raw = self._raw[self.own.name]
+        self._show_all(raw)
+        return self.own
+
+    def _put(self, card: Card) -> None:
+        body = card.to_bytes()
+        self._raw[card.name] = _framed(body, self._identity.sign(body), self._identity.certificate)
+        self._cards[card.name], self._seen[card.name] = card, time.monotonic()
+
+    # --- all ---------------------------------------------------------------------------------------------
+
+    @property
+    def cards(self) -> dict[str, Card]:
+        """The newest of every agent that has been heard of."""
+        with self._lock:
+            return dict(self._cards)
+
+    def silence(self, name: str) -> float:
+        """Seconds since an agent was heard of, over whatever way."""
+        with self._lock:
+            return time.monotonic() - self._seen[name] if name in self._seen else float("inf")
+
+    def wait(self, seconds: float) -> None:
+        """Until a card changes, at most so long."""
+        with self._lock:
+            self._lock.wait(seconds)
+
+    def greet(self, neighbor: str) -> None:
+        """Show all cards to a neighbour that has just come."""
+        with self._lock:
+            cards = list(self._raw.values())
+        for raw in cards:
+            self._later(neighbor, raw)
+
+    def arrive(self, sender: str, raw: bytes) -> None:
+        """A card that a neighbour shows, its own or another's."""
+        try:
+            card = self._believed(raw)
+        except ValueError as reason:
+            log.warning("refused a card from %s: %s", sender, reason)
+            return
+        with self._lock:
+            known = self._cards.get(card.name)
+            if known is not None and card.age <= known.age:
+                return
+            if card.name == self.own.name:
+                # Of an earlier life: this one is to count as younger, whatever the clock says.
+                self.own = replace(self.own, incarnation=card.incarnation + 1)
+                self._put(self.own)
+                self._lock.notify_all()
+                return
+            self._cards[card.name], self._raw[card.name] = card, raw
+            self._seen[card.name] = time.monotonic()
+            self._lock.notify_all()
+        self._show_all(raw, but=sender)
+        self._changed()
+
+    def _believed(self, raw: bytes) -> Card:
+        body, signature, certificate = _unframed(raw)
+        try:
+            signer = self._verifier.check(certificate, body, signature)
+        except Untrusted as reason:
+            raise ValueError(str(reason)) from None
+        card = Card.from_bytes(body)
+        if card.name != signer:
+            raise ValueError(f"a card of {card.name[:40]!r} that {signer} has signed")
+        if card.name not in self._names:
+            raise ValueError(f"a card of {card.name[:40]!r}, who is no agent of this run")
+        return card
+
+    def _show_all(self, raw: bytes, but: str | None = None) -> None:
+        for neighbor in self._neighbors:
+            if neighbor != but:
+                self._later(neighbor, raw)
+
+    def _later(self, neighbor: str, raw: bytes) -> None:
+        try:
+            self._to_show.put_nowait((neighbor, raw))
+        except queue.Full:
+            log.debug("a card is shown at the next pulse: there are too many")
+
+    def _deliver(self) -> None:
+        """Cards go out from one thread: those that bring them in must not wait for a slow link."""
+        while (task := self._to_show.get()) is not None:
+            try:
+                self._show(*task)
+            except Exception as error:
+                log.debug("a card could not be shown to %s: %s", task[0], error)
+
+    def _pulse(self) -> None:
+        while not self._closed:
+            time.sleep(PULSE)
+            try:
+                self.update(report=self._report())
+                self._changed()
+            except Exception:  # the pulse goes on: without it, all others would take this agent for lost
+                log.exception("a pulse failed")
+
+
+def _framed(body: bytes, signature: bytes, certificate: bytes) -> bytes:
+    return LENGTHS.pack(len(body), len(signature), len(certificate)) + body + signature + certificate
+
+
+def _unframed(raw: bytes) -> tuple[bytes, bytes, bytes]:
+    if not LENGTHS.size <= len(raw) <= LARGEST:
+        raise ValueError(f"{len(raw)} bytes are no card")
+    lengths = LENGTHS.unpack_from(raw)
+    if sum(lengths) != len(raw) - LENGTHS.size:
+        raise ValueError("a card that is not as long as it says")
+    parts, place = [], LENGTHS.size
+    for length in lengths:
+        parts.append(raw[place : place + length])
+        place += length
+    return parts[0], parts[1], parts[2]

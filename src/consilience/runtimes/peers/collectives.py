@@ -1,0 +1,129 @@
+"""Rounds of messages between neighbours, on the host: what the twins of `Neighbors` are made of here.
+
+All agents call the same functions in the same order. Each call takes the next *number*, or two, so that a message says
+by its number which call it belongs to; nothing else keeps agents in step.
+
+- `exchange`: to each neighbour, and one from each.
+- `flood`: the least of all agents' values, exchanged as often as the farthest two agents are apart.
+- `up`, `down`: along the spanning tree. What children say is combined in ascending order of their numbers, on top of
+  the parent's own, and the root's result travels down: the same bits on all agents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from ...network import Network
+from .masks import Masks, decode, encode, fits
+from .wire import Form
+
+Arrays = list[np.ndarray]
+Combine = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+class Post(Protocol):
+    """Sends numbered messages to neighbours, and waits for theirs."""
+
+    def send(self, to: Sequence[int], number: int, form: Form, arrays: Arrays) -> None: ...
+
+    def receive(self, sender: int, number: int, form: Form) -> Arrays: ...
+
+
+class Collectives:
+    """One agent's part in the rounds of its network.
+
+    Args:
+      post: how messages travel.
+      index: which agent this is.
+
+    Attributes:
+      masks: hide this agent's part of exact sums, where they are set.
+    """
+
+    def __init__(self, post: Post, network: Network, index: int) -> None:
+        self._post, self._network, self._index = post, network, index
+        self._neighbors = network.neighbors(index)
+        tree = network.tree
+        self._parent = None if index == tree.root else tree.parent[index]
+        self._children = tree.children(index)
+        self._number = 0
+        self.rounds = 0
+        self.masks: Masks | None = None
+
+    def begin(self, masks: Masks | None = None) -> None:
+        """A new epoch: rounds are counted from the start."""
+        self._number, self.masks = 0, masks
+
+    def exchange(self, arrays: Arrays, kind: str = "gossip") -> list[Arrays]:
+        """The neighbours' arrays, neighbours in ascending order."""
+        number, form = self._next(), Form.of(kind, arrays)
+        self.rounds += 1
+        self._post.send(self._neighbors, number, form, arrays)
+        return [self._post.receive(neighbor, number, form) for neighbor in self._neighbors]
+
+    def flood(self, arrays: Arrays) -> Arrays:
+        """The least of all agents' values, element by element."""
+        for _ in range(self._network.diameter):
+            for theirs in self.exchange(arrays, "flood"):
+                arrays = [np.minimum(mine, other) for mine, other in zip(arrays, theirs, strict=True)]
+        return arrays
+
+    def total(self, arrays: Arrays) -> Arrays:
+        """The sum over all agents."""
+        if self.masks is None:
+            return self.down(self.up(arrays, np.add))
+        return self._masked_total(arrays, self.masks)
+
+    def up(self, arrays: Arrays, *combine: Combine, kind: str = "up") -> Arrays:
+        """This agent's arrays combined with those of all below it; the root's with all there are.
+
+        Args:
+          combine: one function for all arrays, or one for each.
+        """
+        number, form = self._next(), Form.of(kind, arrays)
+        self.rounds += self._network.tree.depth
+        each = combine * len(arrays) if len(combine) == 1 else combine
+        for child in self._children:
+            theirs = self._post.receive(child, number, form)
+            arrays = [f(mine, other) for f, mine, other in zip(each, arrays, theirs, strict=True)]
+        if self._parent is not None:
+            self._post.send([self._parent], number, form, arrays)
+        return arrays
+
+    def down(self, arrays: Arrays, kind: str = "down") -> Arrays:
+        """The root's arrays."""
+        number, form = self._next(), Form.of(kind, arrays)
+        self.rounds += self._network.tree.depth
+        if self._parent is not None:
+            arrays = self._post.receive(self._parent, number, form)
+        if self._children:
+            self._post.send(self._children, number, form, arrays)
+        return arrays
+
+    def _masked_total(self, arrays: Arrays, masks: Masks) -> Arrays:
+        """The sum of fixed-point numbers, of which nobody sees another's.
+
+        Numbers that have no fixed point are sent as zero, and a count of them goes along, several counts to a word:
+        where it is not zero, the sum is not a number. That some agent has left the support is all that shows.
+        """
+        size = self._network.size
+        flat = np.concatenate([array.ravel() for array in arrays]).astype(np.float64)
+        good = fits(flat, size)
+        counter = np.dtype(np.uint8 if size <= 255 else np.uint32)  # no count runs over into the next
+        counts = np.zeros(-(-len(flat) * counter.itemsize // 8) * 8 // counter.itemsize, counter)
+        counts[: len(flat)] = ~good
+        words = np.concatenate([encode(np.where(good, flat, 0.0), size), counts.view(np.uint64)])
+        words += masks.pads(self._number, len(words))
+        [summed] = self.down(self.up([words], np.add, kind="masked up"), kind="masked down")
+        lost = summed[len(flat) :].view(counter)[: len(flat)] > 0
+        values = np.where(lost, np.nan, decode(summed[: len(flat)], np.float64))
+        ends = np.cumsum([array.size for array in arrays])[:-1]
+        parts = np.split(values, ends)
+        return [part.reshape(array.shape).astype(array.dtype) for part, array in zip(parts, arrays, strict=True)]
+
+    def _next(self) -> int:
+        self._number += 1
+        return self._number

@@ -1,0 +1,160 @@
+"""The peers' twin of `Neighbors`: agents are processes, and a round is done by a call from inside of compiled code.
+
+The call is a `pure_callback`. Under a `vmap` over chains it is made once for all of them, by its rule of batching, so
+that one message carries all chains. Compiled code is free to order calls that do not depend on each other; those of a
+sampler do, each on the result of the one before, and where that is not so the number and the form of the next message
+tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.custom_batching import custom_vmap
+
+from ...consensus import gossip, relaxed_gossip
+from ...consensus.alone import Unsent
+from ...network import Network
+from ..lanes import AGENTS, Exchange
+from .collectives import Arrays, Collectives
+
+T = TypeVar("T")
+D = TypeVar("D")
+
+
+class PeerNeighbors:
+    """One agent's link to the others, each in a process of its own.
+
+    It is the only lane here of the axis of agents; what goes out is taken off that axis.
+
+    Attributes:
+      exchanges: none that would have to be counted by the loop: messages are counted as they are sent.
+    """
+
+    def __init__(self, collectives: Collectives, network: Network, index: int) -> None:
+        self._collectives, self._network, self._index = collectives, network, index
+        neighbors = network.neighbors(index)
+        self._weights = np.array([network.graph[index][neighbor]["weight"] for neighbor in neighbors])
+        self.exchanges: list[Exchange] = []
+
+    @property
+    def size(self) -> int:
+        return self._network.size
+
+    @property
+    def index(self) -> jax.Array:
+        return jnp.int32(self._index)
+
+    # --- gossip --------------------------------------------------------------------------------------
+
+    def mix(self, x: T, rounds: int | jax.Array = 1) -> T:
+        return gossip(self._weighted_flow, x, rounds)
+
+    def average(self, x: T, factors: jax.Array) -> T:
+        return relaxed_gossip(self._weighted_flow, x, factors)
+
+    def laplacian(self, x: T) -> T:
+        return jax.tree.map(jnp.negative, self._flow(x, np.ones_like(self._weights)))
+
+    def all(self, flag: jax.Array) -> jax.Array:
+        return _call(self._collectives.flood, flag, flag)
+
+    def _weighted_flow(self, x: T) -> T:
+        return self._flow(x, self._weights)
+
+    def _flow(self, x: T, weights: np.ndarray) -> T:
+        """Σ_j w_ij (x_j - x_i)."""
+
+        def ask(arrays: Arrays) -> Arrays:
+            return [leaf for theirs in self._collectives.exchange(arrays) for leaf in theirs]
+
+        theirs = _call(ask, x, [x] * len(weights))
+
+        def gain(mine: jax.Array, *others: jax.Array) -> jax.Array:
+            total = jnp.zeros_like(mine)
+            for weight, other in zip(weights, others, strict=True):
+                total = total + jnp.asarray(weight, mine.dtype) * (other - mine)
+            return total
+
+        return jax.tree.map(gain, x, *theirs)
+
+    # --- over the tree -------------------------------------------------------------------------------
+
+    def total(self, x: T) -> T:
+        return _call(self._collectives.total, x, x)
+
+    def follow_root(self, x: T, digest: D) -> tuple[T, D]:
+        count = len(jax.tree.leaves(digest))
+
+        def follow(arrays: Arrays) -> Arrays:
+            state, mine = arrays[: len(arrays) - count], arrays[len(arrays) - count :]
+            spread = mine
+            if count:
+                extremes = self._collectives.up([*mine, *mine], *[np.maximum] * count, *[np.minimum] * count)
+                spread = [_difference(high, low) for high, low in zip(extremes[:count], extremes[count:], strict=True)]
+            return self._collectives.down([*state, *spread])
+
+        return _call(follow, (x, digest), (x, digest))
+
+    def repeated(self) -> Unsent:
+        return Unsent()
+
+
+def _difference(high: np.ndarray, low: np.ndarray) -> np.ndarray:
+    return np.asarray(high - low)
+
+
+def _call(function: Callable[[Arrays], Arrays], x: Any, like: Any) -> Any:
+    """`function` of the leaves of `x`, run on the host, with a result of the form of `like`.
+
+    Keys travel as the numbers they are made of.
+    """
+    forms, structure = jax.tree.flatten(like)
+    shapes = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in map(_numbers, forms))
+    results = _on_host(function, shapes)(*(_off_the_axis(_numbers(leaf)) for leaf in jax.tree.leaves(x)))
+    return jax.tree.unflatten(structure, [_as(leaf, result) for leaf, result in zip(forms, results, strict=True)])
+
+
+def _on_host(function: Callable[[Arrays], Arrays], shapes: tuple[jax.ShapeDtypeStruct, ...]) -> Any:
+    """`function` as one that compiled code can call; of several chains, once for all."""
+
+    def on_arrays(*arrays: Any) -> tuple[np.ndarray, ...]:
+        with np.errstate(all="ignore"):  # numbers that are not finite are the sampler's to judge
+            return tuple(function([np.asarray(array) for array in arrays]))
+
+    @custom_vmap
+    def call(*leaves: jax.Array) -> tuple[jax.Array, ...]:
+        return jax.pure_callback(on_arrays, shapes, *leaves)
+
+    @call.def_vmap  # type: ignore[untyped-decorator]
+    def of_chains(size: int, is_batched: list[bool], *leaves: jax.Array) -> Any:
+        every = [
+            leaf if batched else jnp.broadcast_to(leaf, (size, *leaf.shape))
+            for leaf, batched in zip(leaves, is_batched, strict=True)
+        ]
+        larger = tuple(jax.ShapeDtypeStruct((size, *shape.shape), shape.dtype) for shape in shapes)
+        return _on_host(function, larger)(*every), (True,) * len(shapes)
+
+    return call
+
+
+def _off_the_axis(x: jax.Array) -> jax.Array:
+    """This process's only lane."""
+    return lax.all_gather(x, AGENTS)[0]
+
+
+def _is_key(leaf: jax.Array) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _numbers(leaf: jax.Array) -> jax.Array:
+    return jax.random.key_data(leaf) if _is_key(leaf) else jnp.asarray(leaf)
+
+
+def _as(like: jax.Array, numbers: jax.Array) -> jax.Array:
+    return jax.random.wrap_key_data(numbers, impl=jax.random.key_impl(like)) if _is_key(like) else numbers

@@ -1,0 +1,93 @@
+"""`peers`: one agent in this process, the others in theirs, on their owners' machines.
+
+The loop is that of `simulate` with a single lane, and the link of that lane calls out of it, round by round. All that
+is sent is counted as it is.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..._types import Key
+from ...consensus import no_edges
+from ...network import Network
+from ...posterior import Layout, Posterior, Shard
+from ...posterior.view import View
+from ...samplers import Sampler
+from ..engine import Engine
+from ..loop import Inputs, Model
+from ..simulate import chain_keys
+from ..traffic import Traffic
+from .collectives import Collectives
+from .mailbox import Mailbox
+from .neighbors import PeerNeighbors
+
+
+class Peer(Engine):
+    """One agent of a run.
+
+    Args:
+      index: which.
+      shard: its examples, with a leading axis of length one.
+      collectives: its part in the rounds.
+      mailbox: where they are counted.
+    """
+
+    def __init__(
+        self,
+        posterior: Posterior,
+        layout: Layout,
+        shard: Shard,
+        network: Network,
+        index: int,
+        sampler: Sampler,
+        positions: jax.Array,
+        key: Key,
+        view: View,
+        collectives: Collectives,
+        mailbox: Mailbox,
+    ) -> None:
+        self.collectives, self._mailbox, self._key = collectives, mailbox, key
+        self._counted = Traffic(collectives.rounds, mailbox.messages, mailbox.bytes)
+
+        def link(inputs: Inputs) -> PeerNeighbors:
+            return PeerNeighbors(collectives, network, index)
+
+        inputs = Inputs(sampler, no_edges(network.size), jnp.int32(0), shard, chain_keys(key, len(positions)))
+        model = Model(posterior, layout, link, sampler.replicated, view, None, None)
+        super().__init__(network, model, inputs, positions, copies=1)
+
+    def use_attempt(self, attempt: int) -> None:
+        """Other random numbers from here on: agents that took different turns would take them again."""
+        key = jax.random.fold_in(self._key, attempt) if attempt else self._key
+        self.inputs = self.inputs._replace(chain_keys=chain_keys(key, self.chains))
+
+    def begin(self) -> None:
+        """Go to the start, the root's: other machines may round theirs otherwise."""
+        [starts] = self.collectives.down([np.asarray(self._positions)], kind="start")
+        self._positions = jnp.asarray(starts)
+        super().begin()
+
+    def sent(self) -> Traffic:
+        """By this agent since it was asked last."""
+        so_far = Traffic(self.collectives.rounds, self._mailbox.messages, self._mailbox.bytes)
+        before, self._counted = self._counted, so_far
+        return Traffic(so_far.rounds - before.rounds, so_far.messages - before.messages, so_far.bytes - before.bytes)
+
+    def _traffic(self, counts: np.ndarray) -> Traffic:
+        return self.sent()
+
+    def agreed(self, *values: int) -> list[int]:
+        """The least of what all agents propose, value by value."""
+        [least] = self.collectives.flood([np.array(values, np.int64)])
+        return [int(value) for value in least]
+
+    def of_all(self, traffic: Traffic) -> Traffic:
+        """What all agents together have sent, where this is one's part. Rounds are the same ones, but for those of
+        epochs that came to nothing.
+        """
+        parts = [np.array(part, np.int64) for part in (traffic.rounds, traffic.messages, traffic.bytes)]
+        up = self.collectives.up(parts, np.maximum, np.add, np.add, kind="count up")
+        return Traffic(*map(int, self.collectives.down(up, kind="count down")))

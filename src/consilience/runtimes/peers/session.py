@@ -1,0 +1,225 @@
+"""An agent's links: Zenoh in peer mode, mutual TLS, to its neighbours and nobody else.
+
+    consilience/RUN/round/SENDER/RECEIVER    the messages of rounds
+    consilience/RUN/board/SENDER/RECEIVER    the agents' cards
+    consilience/RUN/alive/AGENT              a token, there as long as the agent is
+    consilience/RUN/status/AGENT             answers who asks how the run is, an observer only
+
+What may pass is a list of what is allowed, by the common name of the other end's certificate: a neighbour publishes on
+its own edges, in its own direction. An edge is dialled by the agent that comes later in the list of names, over and
+over until the other answers.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..._extras import require
+
+LEASE = 3000  # milliseconds without a sign of life after which a link is given up
+TOPICS = ("round", "board")
+OBSERVER = "observer"
+
+log = logging.getLogger("consilience.peers")
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """Where an agent's own key, its certificate and the authority's are."""
+
+    key: Path
+    certificate: Path
+    authority: Path
+
+    def tls(self) -> dict[str, Any]:
+        key, certificate = str(self.key), str(self.certificate)
+        return {
+            "root_ca_certificate": str(self.authority),
+            "listen_private_key": key,
+            "listen_certificate": certificate,
+            "connect_private_key": key,
+            "connect_certificate": certificate,
+            "enable_mtls": True,
+            "verify_name_on_connect": True,
+        }
+
+
+@dataclass(frozen=True)
+class Place:
+    """An agent's place in a run.
+
+    Args:
+      run_id: hexadecimal.
+      names: of all agents, in the network's order.
+      listen: the endpoint at which neighbours reach it, "tls/0.0.0.0:7447".
+      neighbors: its neighbours' endpoints, by name.
+    """
+
+    run_id: str
+    name: str
+    names: tuple[str, ...]
+    listen: str
+    neighbors: Mapping[str, str]
+
+    @property
+    def index(self) -> int:
+        return self.names.index(self.name)
+
+    def key(self, topic: str, *who: str) -> str:
+        return "/".join(("consilience", self.run_id, topic, *who))
+
+
+def configuration(place: Place, credentials: Credentials) -> dict[str, Any]:
+    """Zenoh's, of an agent."""
+    dialled = [name for name in place.neighbors if place.names.index(name) < place.index]
+    return {
+        **_common(credentials, [place.neighbors[name] for name in dialled]),
+        "mode": "peer",
+        "listen": {"endpoints": [place.listen]},
+        "access_control": _access(place),
+    }
+
+
+def _common(credentials: Credentials, endpoints: Sequence[str]) -> dict[str, Any]:
+    return {
+        "connect": {
+            "endpoints": list(endpoints),
+            "timeout_ms": -1,
+            "exit_on_failure": False,
+            "retry": {"period_init_ms": 100, "period_max_ms": 1000, "period_increase_factor": 1.5},
+        },
+        "scouting": {"multicast": {"enabled": False}, "gossip": {"enabled": False}},
+        "transport": {
+            "shared_memory": {"enabled": False},  # between processes of one machine it would pass TLS by
+            "link": {"tx": {"lease": LEASE, "keep_alive": 4}, "tls": credentials.tls()},
+        },
+    }
+
+
+def _access(place: Place) -> dict[str, Any]:
+    """Deny all but what neighbours, and an observer, need."""
+    rules: list[dict[str, Any]] = []
+    subjects: list[dict[str, Any]] = []
+    policies: list[dict[str, Any]] = []
+
+    def allow(who: str, flow: str, messages: Sequence[str], keys: Sequence[str]) -> str:
+        identity = f"{who} {flow} {len(rules)}"
+        rules.append(
+            {"id": identity, "permission": "allow", "flows": [flow], "messages": list(messages), "key_exprs": [*keys]}
+        )
+        return identity
+
+    for name in place.neighbors:
+        theirs = [place.key(topic, name, place.name) for topic in TOPICS]
+        ours = [place.key(topic, place.name, name) for topic in TOPICS]
+        alive = {who: place.key("alive", who) for who in (name, place.name)}
+        watching = ["declare_liveliness_subscriber", "liveliness_query"]
+        given = [
+            allow(name, "ingress", ["put"], theirs),
+            allow(name, "ingress", ["declare_subscriber"], ours),
+            allow(name, "egress", ["put"], ours),
+            allow(name, "egress", ["declare_subscriber"], theirs),
+            allow(name, "ingress", ["liveliness_token"], [alive[name]]),
+            allow(name, "egress", ["liveliness_token"], [alive[place.name]]),
+            allow(name, "ingress", watching, [alive[place.name]]),
+            allow(name, "egress", watching, [alive[name]]),
+        ]
+        subjects.append({"id": name, "cert_common_names": [name]})
+        policies.append({"rules": given, "subjects": [name]})
+    status = [place.key("status", place.name)]
+    given = [allow(OBSERVER, "ingress", ["query"], status)]
+    given += [allow(OBSERVER, "egress", ["reply", "declare_queryable"], status)]
+    subjects.append({"id": OBSERVER, "cert_common_names": [OBSERVER]})
+    policies.append({"rules": given, "subjects": [OBSERVER]})
+    return {
+        "enabled": True,
+        "default_permission": "deny",
+        "rules": rules,
+        "subjects": subjects,
+        "policies": policies,
+    }
+
+
+class Links:
+    """An open session with all that an agent declares in it.
+
+    Args:
+      arrive: called with topic, sender's name and bytes, from threads of Zenoh's.
+      alive: called with a neighbour's name and whether it is there, when that changes.
+      answer: what to tell an observer.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        credentials: Credentials,
+        arrive: Callable[[str, str, bytes], None],
+        alive: Callable[[str, bool], None],
+        answer: Callable[[], bytes],
+    ) -> None:
+        zenoh = require("zenoh", "peers")
+        try:
+            self.session = zenoh.open(zenoh.Config.from_json5(json.dumps(configuration(place, credentials))))
+        except zenoh.ZError as error:
+            raise OSError(f"{place.name} cannot listen at {place.listen}: {error}") from None
+        self._publishers = {
+            (topic, name): self.session.declare_publisher(
+                place.key(topic, place.name, name),
+                congestion_control=zenoh.CongestionControl.BLOCK,
+                reliability=zenoh.Reliability.RELIABLE,
+                express=True,
+            )
+            for topic in TOPICS
+            for name in place.neighbors
+        }
+
+        def of(topic: str, name: str) -> Callable[[Any], None]:
+            return lambda sample: arrive(topic, name, sample.payload.to_bytes())
+
+        def token_of(name: str) -> Callable[[Any], None]:
+            return lambda sample: alive(name, sample.kind == zenoh.SampleKind.PUT)
+
+        self._declared: list[Any] = [
+            self.session.declare_subscriber(place.key(topic, name, place.name), of(topic, name))
+            for topic in TOPICS
+            for name in place.neighbors
+        ]
+        liveliness = self.session.liveliness()
+        self._declared += [
+            liveliness.declare_subscriber(place.key("alive", name), token_of(name), history=True)
+            for name in place.neighbors
+        ]
+        status = place.key("status", place.name)
+        self._declared.append(self.session.declare_queryable(status, lambda query: query.reply(status, answer())))
+        self._declared.append(liveliness.declare_token(place.key("alive", place.name)))
+
+    def send(self, topic: str, name: str, raw: bytes) -> None:
+        self._publishers[topic, name].put(raw)
+
+    def close(self) -> None:
+        self.session.close()
+
+
+def ask(run_id: str, names: Sequence[str], endpoint: str, credentials: Credentials, seconds: float) -> bytes | None:
+    """What the agent at an endpoint says of the run; None: no answer."""
+    zenoh = require("zenoh", "peers")
+    config = {**_common(credentials, [endpoint]), "mode": "client"}
+    config["connect"] = {"endpoints": [endpoint], "timeout_ms": int(seconds * 1000), "exit_on_failure": True}
+    try:
+        session = zenoh.open(zenoh.Config.from_json5(json.dumps(config)))
+    except zenoh.ZError as error:
+        log.info("%s: %s", endpoint, error)
+        return None
+    try:
+        for name in names:
+            for reply in session.get(f"consilience/{run_id}/status/{name}", timeout=seconds):
+                if reply.ok is not None:
+                    return bytes(reply.ok.payload.to_bytes())
+        return None
+    finally:
+        session.close()

@@ -61,7 +61,7 @@ def launch(
     if bad:
         worst = INTERRUPTED if set(bad.values()) == {INTERRUPTED} else max(bad.values())
         end(worst, *(f"{name}: {crew.last_words(name)}" for name in bad))
-    paths = {name: json.loads(text)["paths"]["run"] for name, text in crew.results.items()}
+    paths = {name: json.loads(crew.results[name])["paths"]["run"] for name in folders}
     done = load(next(iter(paths.values())))
     if as_json:
         print_json({**run_data(done), "paths": paths})

@@ -16,7 +16,7 @@ from .output import print_json
 from .peer import STATUS
 
 OBSERVER_FILE = "observer.toml"
-SECONDS = 3.0  # for an answer
+SECONDS = 10.0  # for an answer: an agent may be compiling
 
 
 def status(
@@ -92,7 +92,8 @@ def _at_endpoint(endpoint: str, observer: Path | None) -> dict[str, Any] | None:
         )
     known = read_observer(observer / OBSERVER_FILE if observer.is_dir() else observer)
     credentials = Credentials(known.key, known.certificate, known.authority)
-    answer = ask(known.run_id, known.names, endpoint, credentials, SECONDS)
+    there = [name for name, place in known.agents.items() if place == endpoint] or known.names
+    answer = ask(known.run_id, there, endpoint, credentials, SECONDS)
     return None if answer is None else json.loads(answer)
 
 

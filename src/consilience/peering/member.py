@@ -31,7 +31,7 @@ from ..runtimes.peers.masks import KeyPair, Masks
 from ..runtimes.peers.session import Credentials, Links, Place
 from ..samplers import OneShot
 from ..sampling import MOST_REDONE, take
-from .segment import Meeting, Segment, Stopped, Task, finished, is_connected
+from .segment import Meeting, Segment, Stopped, Task, finished, given_up, is_connected, segment_folder
 from .status import Meter, differences, status_of
 
 LINGER = 1.5  # seconds in which the last card reaches the neighbours
@@ -94,10 +94,12 @@ class Member:
 
     def run(self) -> Run:
         """Take part until the run is complete; the run as this agent has it."""
-        there = finished(self.folder, self.task.length)
+        without = given_up(self.folder)
+        there = finished(self._folder_of(without), self.task.length)
         if there is not None:
             return there
-        self._enter(())
+        self._enter(without)
+        self.board.update(without=without)
         self._links = Links(self.place, self._credentials, self._arrive, self._see, self._answer)
         self.board.open()
         status = "interrupted"
@@ -114,7 +116,7 @@ class Member:
             self.board.update(phase="complete")
         except Stopped:
             self.board.update(phase="stopped")
-            raise
+            raise Stopped(self.board.own.stop) from None
         except Exception as error:
             if not isinstance(error, Excluded):
                 self.board.update(phase="failed", stop=self.board.own.stop or self._blame(error))
@@ -137,12 +139,12 @@ class Member:
             if self._segment is not None:
                 self._segment.store.finish("interrupted")
             members = tuple(k for k, name in enumerate(self.place.names) if name not in without)
-            folder = (
-                self.folder if not without else self.folder.with_name(f"{self.folder.name}-without-{'-'.join(without)}")
-            )
-            self._segment = Segment(self.task, self.place, members, folder, self.mailbox)
+            self._segment = Segment(self.task, self.place, members, self._folder_of(without), self.mailbox)
             self._attempt = self._segment.attempt
         return self._segment
+
+    def _folder_of(self, without: tuple[str, ...]) -> Path:
+        return segment_folder(self.folder, without)
 
     # --- meeting -----------------------------------------------------------------------------------------
 
@@ -199,7 +201,7 @@ class Member:
 
     def _check_alike(self, crew: list[Card]) -> None:
         """Refuse to start with agents that run something else."""
-        lines = differences(crew)
+        lines = differences(sorted(crew, key=lambda card: self.place.names.index(card.name)))
         if not lines:
             return
         text = "the agents do not run the same thing:\n" + "\n".join(f"  {line}" for line in lines)

@@ -181,6 +181,18 @@ class Segment:
                 raise Stopped
 
 
+def segment_folder(folder: Path, without: tuple[str, ...]) -> Path:
+    """Beside that of all agents."""
+    return folder if not without else folder.with_name(f"{folder.name}-without-{'-'.join(without)}")
+
+
+def given_up(folder: Path) -> tuple[str, ...]:
+    """The agents that this one has gone on without, by the folders that are there."""
+    segments = [path for path in folder.parent.glob(f"{folder.name}-without-*") if (path / RUN).exists()]
+    found = [tuple(read_run(path)["agent"]["without"]) for path in segments]
+    return max(found, key=len, default=())
+
+
 def finished(folder: Path, length: Length) -> Run | None:
     """The run in a folder, if all of it is there, and every agent had all of it."""
     if not (folder / RUN).exists() or read_run(folder)["status"] != "complete":

@@ -34,7 +34,7 @@ class Reading:
 
     @property
     def agents(self) -> int:
-        return self.run.network.size
+        return self.run.agents
 
     @property
     def has_one_chain_for_all(self) -> bool:
@@ -103,7 +103,8 @@ class Reading:
     def whose_chains(self) -> str:
         """Whose chains traces and ranks show, in words."""
         if self.agents == 1:
-            return "There is one agent."
+            owner = self.run.owner
+            return "There is one agent." if owner is None else f"The chains are those of {owner.name}."
         if self.has_one_chain_for_all:
             return f"All {self.agents} agents hold the same chains."
         agent = self.farthest_agent

@@ -82,7 +82,7 @@ def mixing(reading: Reading) -> tuple[float, float, float]:
 
 
 def _network(reading: Reading) -> Markup:
-    run, agents = reading.run, reading.agents
+    run, agents = reading.run, reading.run.network.size
     classes = getattr(run.evaluation, "seen", None)
     notes = None
     if run.rows is not None and agents <= MOST_NOTED:
@@ -97,7 +97,7 @@ def _network(reading: Reading) -> Markup:
         columns["rows"] = [f"{rows:,}" for rows in run.rows]
     if classes:
         columns["classes"] = [listed([str(label) for label in own], NEIGHBOURS) for own in classes]
-    if not reading.has_one_chain_for_all:
+    if not reading.has_one_chain_for_all and reading.agents == agents:
         for title, stat, decimals in (
             ("acceptance", acceptance_stat(reading), 3),
             ("distance", "disagreement", 0),
@@ -214,6 +214,8 @@ def _over_time(reading: Reading) -> Markup:
 
 
 def _agreement(reading: Reading) -> Markup:
+    if reading.agents < reading.run.network.size:
+        return paragraph("The other agents keep their draws: how far they are apart is not known here.")
     if reading.agents == 1:
         return paragraph("There is one agent: nobody to agree with.")
     if reading.has_one_chain_for_all:

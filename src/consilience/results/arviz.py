@@ -24,7 +24,7 @@ DRAWS_AT_ONCE = 64
 def data_tree(run: Run, log_likelihood: bool, posterior_predictive: bool, seed: int) -> Any:
     """The groups that are asked for, and those that need nothing."""
     xarray = require("xarray", "report")
-    agents = run.network.size
+    agents = run.agents
     coordinates = {"agent": np.arange(agents), "chain": np.arange(run.num_chains), "draw": np.arange(run.num_draws)}
     facts = {"inference_library": "consilience", "sampler": run.sampler.name, "network": run.network.name}
     facts |= {"bias": run.sampler.bias or "none"}
@@ -71,7 +71,7 @@ def _posterior(run: Run) -> Any:
     stored = xarray.open_zarr(run.folder / DRAWS, group=POSTERIOR, consolidated=False, chunks=None)
     stored = stored[list(dims)].isel(draw=slice(run.num_draws))
     if run.copies == 1:
-        stored = stored.isel(agent=np.zeros(run.network.size, int))
+        stored = stored.isel(agent=np.zeros(run.agents, int))
     variables = {
         name: stored[name].rename({f"{name}_dim_{k}": new for k, new in enumerate(own)}) for name, own in dims.items()
     }
@@ -116,7 +116,7 @@ def _per_draw(
             {name: np.asarray(value).reshape(*block.shape[:3], *value.shape[1:]) for name, value in values.items()}
         )
     whole = {name: np.swapaxes(np.concatenate([part[name] for part in parts]), 0, 2) for name in parts[0]}
-    agents = run.network.size
+    agents = run.agents
     return {name: np.broadcast_to(value, (agents, *value.shape[1:])) for name, value in whole.items()}
 
 

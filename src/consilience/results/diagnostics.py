@@ -62,8 +62,10 @@ def health(run: Run, copies: list[int]) -> Health:
 
 def consensus_error(run: Run) -> float:
     """How far an agent is from the network mean, root mean square over draws and numbers, in posterior sd: that of the
-    agents' own draws. NaN where there are no draws to tell by; numbers that never vary tell nothing.
+    agents' own draws. NaN where no draws tell, or only one agent's are here; numbers that never vary tell nothing.
     """
+    if run.agents < run.network.size:
+        return np.nan  # the others' draws are not here
     if run.copies == 1:
         return 0.0
     with np.errstate(all="ignore"):  # of a diverged run this is NaN or infinite

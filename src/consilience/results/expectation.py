@@ -131,7 +131,7 @@ def mean_over_draws(
     total = np.zeros((run.copies, *shape))
     for piece in pieces(run, function, parts, has_rows):
         total[(slice(None), piece.rows) if has_rows else ()] += piece.values.sum(axis=(0, 1), dtype=float)
-    return np.broadcast_to(total / (run.num_draws * run.num_chains), (run.network.size, *shape))
+    return np.broadcast_to(total / (run.num_draws * run.num_chains), (run.agents, *shape))
 
 
 def expectation(run: Run, function: Callable[[Params], jax.Array]) -> np.ndarray:

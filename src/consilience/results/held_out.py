@@ -84,9 +84,9 @@ def seen_classes(
     if given is None:
         return None
     found = tuple(tuple(int(c) for c in np.unique(np.asarray(labels, dtype=int))) for labels in given)
-    if len(found) != run.network.size or any(not 0 <= c < classes for labels in found for c in labels):
+    if len(found) != run.agents or any(not 0 <= c < classes for labels in found for c in labels):
         raise ValueError(
-            f"seen = {seen!r}: the classes of each of {run.network.size} agents are needed, from 0 to {classes - 1}. "
+            f"seen = {seen!r}: the classes of each of {run.agents} agents are needed, from 0 to {classes - 1}. "
             f"Write seen=[np.unique(shard[{task.y!r}]) for shard in shards]."
         )
     return found

@@ -121,7 +121,7 @@ def _fold(
             if end in stops and known.start < known.stop:
                 both = sums.tally(known, int(end) * run.num_chains)
                 tallies[np.searchsorted(stops, end)] += [score.sum(axis=-1) for score in both]
-    return np.broadcast_to(tallies / test_rows, (len(stops), 2, run.network.size))
+    return np.broadcast_to(tallies / test_rows, (len(stops), 2, run.agents))
 
 
 class _Probabilities(_Sums):
@@ -161,7 +161,7 @@ def _classification(
     path = _fold(run, task.probabilities, inputs, sums, len(labels), stops, at_once)
 
     predictive = sums.total / (run.num_draws * run.num_chains)
-    copies = [predictive[min(agent, run.copies - 1)] for agent in range(run.network.size)]
+    copies = [predictive[min(agent, run.copies - 1)] for agent in range(run.agents)]
     return classification_scores(
         copies, labels, held, scores.CumulativeAccuracy(stops, path[:, 0], path[:, 1]), run.num_draws
     )
@@ -254,7 +254,7 @@ def _regression(
     sums = _Normals(run.copies, outcomes)
     path = _fold(run, moments, x, sums, count, stops, at_once if one_sd else count)
     pit = sums.below / (run.num_draws * run.num_chains)
-    inside = np.stack([scores.covered(pit[min(agent, run.copies - 1)]) for agent in range(run.network.size)])
+    inside = np.stack([scores.covered(pit[min(agent, run.copies - 1)]) for agent in range(run.agents)])
     return RegressionScores(
         rmse=np.sqrt(path[-1, 0]),
         nll=path[-1, 1],

@@ -32,6 +32,14 @@ class Described(Protocol):
     def replicated(self) -> bool: ...
 
 
+class Owner(NamedTuple):
+    """Whose a run is, where agents in processes of their own keep one each."""
+
+    name: str
+    names: tuple[str, ...]  # of the agents that took part, in the network's order
+    without: tuple[str, ...]  # those that were given up
+
+
 class Moments(NamedTuple):
     """Of what `moments=` named, over a run's draws: pytrees of arrays (agent, chain, ...)."""
 
@@ -60,6 +68,7 @@ class Run:
       rows: how many examples each agent has.
       moments: running moments, where they were asked for.
       folder: where it is on disk, if it is.
+      owner: the agent that has kept it, where each keeps its own.
       facts: where it comes from: settings, versions, fingerprints.
     """
 
@@ -80,6 +89,7 @@ class Run:
     rows: tuple[int, ...] | None = None
     moments: Moments | None = None
     folder: Path | None = None
+    owner: Owner | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
 
     # --- draws -------------------------------------------------------------------------------------
@@ -91,6 +101,11 @@ class Run:
     @property
     def num_chains(self) -> int:
         return self.kept.shape[1]
+
+    @property
+    def agents(self) -> int:
+        """Whose draws are here: all agents', or one agent's own."""
+        return 1 if self.owner is not None and not self.sampler.replicated else self.network.size
 
     @property
     def copies(self) -> int:
@@ -114,7 +129,7 @@ class Run:
     def positions(self) -> np.ndarray:
         """All that was kept, (draw, chain, agent, number): of draws on disk, this reads everything into memory."""
         whole = self.kept if isinstance(self.kept, np.ndarray) else self.kept[:]
-        return _for_all_agents(whole, self.network.size)
+        return _for_all_agents(whole, self.agents)
 
     @cached_property
     def draws(self) -> Params:
@@ -126,9 +141,7 @@ class Run:
     @cached_property
     def stats(self) -> dict[str, np.ndarray]:
         """The sampler's own figures, (agent, chain, draw), averaged over the iterations behind each draw."""
-        return {
-            name: _agents_first(_for_all_agents(values, self.network.size)) for name, values in self.raw_stats.items()
-        }
+        return {name: _agents_first(_for_all_agents(values, self.agents)) for name, values in self.raw_stats.items()}
 
     # --- what it says ------------------------------------------------------------------------------
 
@@ -164,7 +177,7 @@ class Run:
     @property
     def distinct_chains(self) -> int:
         """Chains, times the agents where each has its own."""
-        return self.num_chains * (1 if self.sampler.replicated else self.network.size)
+        return self.num_chains * (1 if self.sampler.replicated else self.agents)
 
     def _iterations_with(self, stat: str) -> int | None:
         if stat not in self.raw_stats:
@@ -257,10 +270,11 @@ class Run:
         return report([self], Path(path), title)
 
     def __repr__(self) -> str:
-        agents = self.network.size
+        agents = self.agents
         chains = self.num_chains
+        whose = f"{agents} agent{'s' * (agents > 1)}" if self.agents == self.network.size else f"agent {self.owner[0]}"  # type: ignore[index]
         return (
-            f"Run({self.sampler.name} on {self.network.name}: {agents} agent{'s' * (agents > 1)} × "
+            f"Run({self.sampler.name} on {self.network.name}: {whose} × "
             f"{chains} chain{'s' * (chains > 1)} × {self.num_draws} draws of {self.layout.dimension} parameters, "
             f"{self.seconds:.1f} s)"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -14,7 +15,7 @@ from ..posterior import Layout, Posterior
 from ..runtimes.moments import MOMENTS, Accumulated, read_moments
 from .files import shown
 from .identity import Table
-from .run import Moments, Run
+from .run import Moments, Owner, Run
 from .store import DiskStats, disk_draws, read_checkpoint, read_network, read_run
 
 
@@ -67,7 +68,8 @@ def stored_run(folder: Path, layout: Layout | None = None, averaged: Layout | No
     if layout is not None:
         _check_form(folder, layout, kept)
     sampler = RecordedSampler(facts["name"], facts["settings"], facts["bias"] or None, facts["replicated"])
-    lanes = (settings["num_chains"], 1 if sampler.replicated else network.size)
+    owner = _owner(record)
+    lanes = (settings["num_chains"], 1 if sampler.replicated or owner is not None else network.size)
     moments = None
     if snapshot is not None and any(name.startswith(MOMENTS) for name in snapshot):
         found = read_moments(snapshot)
@@ -86,9 +88,10 @@ def stored_run(folder: Path, layout: Layout | None = None, averaged: Layout | No
         planned=settings["num_samples"],
         parameters=named_layout(record["model"]["parameters"], np.dtype(record["model"]["dtype"])),
         dims={name: tuple(axes) for name, axes in record["dims"].items()},
-        rows=tuple(record["data"]["rows"]),
+        rows=tuple(record["data"]["rows"]) if owner is None else None,
         moments=moments,
         folder=folder,
+        owner=owner,
         facts=_facts(record),
     )
 
@@ -129,6 +132,16 @@ def _check_form(folder: Path, layout: Layout, kept: Layout) -> None:
             )
 
 
+def _whose(record: Table) -> list[Any]:
+    """The agents whose data are recorded."""
+    return [record["agent"]["name"]] if "agent" in record else [*range(len(record["data"]["rows"]))]
+
+
+def _owner(record: Table) -> Owner | None:
+    agent = record.get("agent")
+    return None if agent is None else Owner(agent["name"], tuple(agent["names"]), tuple(agent["without"]))
+
+
 def _facts(record: Table) -> dict[str, str]:
     """What a reader may want to know of where a run comes from."""
     return {
@@ -137,5 +150,9 @@ def _facts(record: Table) -> dict[str, str]:
         **{name: str(value) for name, value in {**record["run"], **record["versions"]}.items()},
         "sampler": record["sampler"]["settings"],
         "model's code": record["model"]["code"],
-        **{f"data of agent {agent}": text for agent, text in enumerate(record["data"]["fingerprints"])},
+        **({"agent": record["agent"]["name"], "run id": record["agent"]["run"]} if "agent" in record else {}),
+        **{
+            f"data of agent {agent}": text
+            for agent, text in zip(_whose(record), record["data"]["fingerprints"], strict=True)
+        },
     }

@@ -73,7 +73,9 @@ class Summary:
         acceptance = "none (no Metropolis step)" if self.acceptance is None else f"{self.acceptance:.3f}"
         lines += [
             "",
-            f"consensus error  {self.consensus_error:.3g} posterior sd between an agent and the network mean",
+            "consensus error  unknown"
+            if np.isnan(self.consensus_error)
+            else f"consensus error  {self.consensus_error:.3g} posterior sd between an agent and the network mean",
             f"acceptance       {acceptance}",
             *self._counted("divergences", self.divergences),
             *self._counted("redone", self.redone),
@@ -96,7 +98,7 @@ class Summary:
 def summarize(run: Run, agent: int | None = None, diagnosed: int | None = None) -> Summary:
     """The summary of all agents, or of one."""
     if agent is not None:
-        whole_number("agent", agent, 0, run.network.size - 1)
+        whole_number("agent", agent, 0, run.agents - 1)
     copies = list(range(run.copies)) if agent is None or run.copies == 1 else [agent]
     names = parameter_names(run)
     with np.errstate(all="ignore"):  # of a diverged run the figures are NaN, and a warning says why

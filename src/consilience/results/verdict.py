@@ -121,7 +121,19 @@ def _r_hat(run: Run, r_hat: np.ndarray, names: tuple[str, ...], looked_at: int, 
 
 
 def _agreement(run: Run) -> Iterator[Finding]:
+    if run.owner is not None and run.owner.without:
+        gone = ", ".join(run.owner.without)
+        yield Finding(
+            f"without {gone}",
+            f"{gone} was lost: this is the posterior of the data of {', '.join(run.owner.names)} alone.",
+        )
     if run.network.size == 1:
+        return
+    if run.agents < run.network.size:
+        own = f"These are the draws of {run.owner[0]} alone" if run.owner else ""
+        yield Finding(
+            "agreement unknown", f"{own}: how far the others' are from them, they have to say.", is_grave=False
+        )
         return
     error = run.consensus_error
     if run.sampler.replicated:

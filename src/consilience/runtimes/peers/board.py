@@ -16,15 +16,18 @@ import queue
 import struct
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from .certificates import Identity, Untrusted, Verifier
+from .mailbox import SAID
 
 PULSE = 1.0  # seconds between two showings
 LENGTHS = struct.Struct("<III")
 LARGEST = 1 << 20  # bytes of a card
+REPORT_DEPTH = 4  # tables within tables
 MOST_WAITING = 10_000
 
 log = logging.getLogger("consilience.peers")
@@ -79,10 +82,12 @@ class Card:
         found["without"] = tuple(found["without"]) if isinstance(found["without"], list) else None
         for name, kind in _KINDS.items():
             value: Any = found[name]
-            if type(value) is not kind or (isinstance(value, int) and not 0 <= value < 2**63):
+            if type(value) is not kind or (isinstance(value, int) and not 0 <= value < _MOST.get(name, 2**63)):
                 raise ValueError(f"a card whose {name} is {str(value)[:40]!r}")
         if not all(isinstance(value, str) for value in (*found["without"], *found["identity"].values())):
             raise ValueError("a card with a list or table of something else than text")
+        if _depth(found["report"]) > REPORT_DEPTH:
+            raise ValueError("a card with a report that is too deep")
         return cls(**found)
 
 
@@ -93,6 +98,13 @@ _KINDS: dict[str, type] = {
     "identity": dict,
     "report": dict,
 }
+_MOST = {"epoch": 2**32}  # as messages of rounds have it
+
+
+def _depth(value: Any) -> int:
+    """How many lists and tables are in each other."""
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if parts is None else 1 + max(map(_depth, parts), default=0)
 
 
 class Board:
@@ -106,6 +118,9 @@ class Board:
       show: sends a card to a neighbour.
       changed: called after another's card has changed, and with every pulse, without the lock.
       report: how this agent is, asked for with every pulse.
+
+    Attributes:
+      refused: cards that were not believed, by who showed them.
     """
 
     def __init__(
@@ -125,6 +140,7 @@ class Board:
         self._seen: dict[str, float] = {}
         self._lock = threading.Condition()
         self._to_show: queue.Queue[tuple[str, bytes] | None] = queue.Queue(MOST_WAITING)
+        self.refused: Counter[str] = Counter()
         self._closed = False
         self._threads: list[threading.Thread] = []
         self.own = Card(identity.name, time.time_ns())
@@ -188,8 +204,11 @@ class Board:
         """A card that a neighbour shows, its own or another's."""
         try:
             card = self._believed(raw)
-        except ValueError as reason:
-            log.warning("refused a card from %s: %s", sender, reason)
+        except (ValueError, RecursionError) as reason:
+            self.refused[sender] += 1
+            count = self.refused[sender]
+            if count <= SAID or count % 1000 == 0:
+                log.warning("refused a card from %s (%d so far): %s", sender, count, reason)
             return
         with self._lock:
             known = self._cards.get(card.name)
@@ -218,6 +237,9 @@ class Board:
             raise ValueError(f"a card of {card.name[:40]!r} that {signer} has signed")
         if card.name not in self._names:
             raise ValueError(f"a card of {card.name[:40]!r}, who is no agent of this run")
+        for name in card.without:
+            if name not in self._names:
+                raise ValueError(f"a card that gives up {name[:40]!r}, who is no agent of this run")
         return card
 
     def _show_all(self, raw: bytes, but: str | None = None) -> None:

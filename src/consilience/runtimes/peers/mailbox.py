@@ -2,7 +2,8 @@
 
 A neighbour is at most a round or two ahead, so few messages wait at a time. What is dropped never stops the run: a
 message of another run, of another epoch, one that has been used, one that is not of the form of its round, numbers that
-are not finite and do not say so. The round goes on waiting for a message that is right.
+are not finite and do not say so. The round goes on waiting for a message that is right; one that came meanwhile is kept
+as well, and of too many those that are the farthest ahead have to go.
 
 A wait has no end of its own. It is said to be one when it is long for this run, by the rounds so far; and where a
 neighbour has sent something else than this round's message and then nothing, the two have taken different turns.
@@ -58,7 +59,7 @@ class Mailbox:
     ) -> None:
         self._run, self._names, self._deliver = run, names, deliver
         self._arrived = threading.Condition()
-        self._kept: dict[int, dict[tuple[int, int], Message]] = {neighbor: {} for neighbor in neighbors}
+        self._kept: dict[int, list[Message]] = {neighbor: [] for neighbor in neighbors}
         self._used: dict[int, int] = {}
         self._epoch, self._number = 0, 0
         self.ended: Interrupted | None = None
@@ -72,8 +73,7 @@ class Mailbox:
         with self._arrived:
             self._epoch, self._number, self.ended, self._used = epoch, 0, None, {}
             for kept in self._kept.values():
-                for key in [key for key in kept if key[0] < epoch]:
-                    del kept[key]
+                kept[:] = [message for message in kept if message.epoch >= epoch]
 
     def end(self, reason: Interrupted) -> None:
         """Whoever waits for a message, or will in this epoch, gets `reason` instead."""
@@ -102,8 +102,8 @@ class Mailbox:
             while True:
                 if self.ended is not None:
                     raise self.ended
-                message = kept.pop((self._epoch, number), None)
-                if message is not None:
+                for message in [message for message in kept if message.round == (self._epoch, number)]:
+                    kept.remove(message)
                     try:
                         arrays = arrays_of(message, form)
                     except Malformed as reason:
@@ -142,19 +142,25 @@ class Mailbox:
         with self._arrived:
             if message.epoch < self._epoch:
                 return  # was on its way when the agents met again
-            kept, key = self._kept[sender], (message.epoch, message.number)
+            kept = self._kept[sender]
             if message.epoch == self._epoch:
-                if message.number <= self._used.get(sender, 0) or key in kept:
+                if message.number <= self._used.get(sender, 0) or message in kept:
                     self._refuse(sender, f"round {message.number} has come before: a replay")
                     return
                 if message.number > self._number + AHEAD:
                     self._refuse(sender, f"round {message.number} is far ahead of {self._number}")
                     return
-            if len(kept) >= AHEAD:
-                self._refuse(sender, f"{len(kept)} of its messages are waiting already")
-                return
-            kept[key] = message
+            kept.append(message)
+            if len(kept) > AHEAD:
+                self._make_room(sender, kept)
             self._arrived.notify_all()
+
+    def _make_room(self, sender: int, kept: list[Message]) -> None:
+        kept[:] = [message for message in kept if message.round >= (self._epoch, self._number)]
+        if len(kept) > AHEAD:
+            farthest = max(kept, key=lambda message: message.round)
+            kept.remove(farthest)
+            self._refuse(sender, f"{AHEAD} of its messages are waiting, and round {farthest.number} is the last of all")
 
     def _refuse(self, sender: int, reason: str) -> None:
         self.refused[sender] += 1

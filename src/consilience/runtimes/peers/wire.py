@@ -38,6 +38,10 @@ class Message(NamedTuple):
     flags: int
     payload: memoryview
 
+    @property
+    def round(self) -> tuple[int, int]:
+        return self.epoch, self.number
+
 
 class Form(NamedTuple):
     """What a round's messages look like: the same on all agents."""
@@ -98,7 +102,8 @@ def arrays_of(message: Message, form: Form) -> list[np.ndarray]:
 
 def _all_finite(arrays: Sequence[np.ndarray]) -> bool:
     # A sum is finite where all of it is, but for overflow: the slow look is for the rare case.
-    return all(np.isfinite(array.sum()) or np.isfinite(array).all() for array in arrays if array.dtype.kind == "f")
+    with np.errstate(all="ignore"):  # which is not worth a warning either
+        return all(np.isfinite(array.sum()) or np.isfinite(array).all() for array in arrays if array.dtype.kind == "f")
 
 
 def _size(shape: tuple[int, ...]) -> int:

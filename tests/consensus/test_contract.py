@@ -1,0 +1,78 @@
+"""One contract for all twins of `Neighbors`: lanes of one array, and processes that talk over Zenoh with TLS."""
+
+import subprocess
+import sys
+from functools import partial
+
+import jax
+import numpy as np
+import pytest
+
+from consilience.consensus import edge_lists
+from consilience.runtimes.lanes import LaneNeighbors
+from consilience.runtimes.peers.certificates import Authority
+
+from ..peers.crew import free_ports
+from .contract import CASES, NETWORK, ROOT, SAME_EVERYWHERE, SIZE, of_agents
+from .peer_worker import RUN
+
+
+def on_lanes(folder):
+    """Results of all cases: leaves (agent, ...)."""
+    connect = partial(LaneNeighbors, edge_lists(NETWORK), ROOT)
+    return {name: jax.tree.leaves(of_agents(case, connect)(case.values)) for name, case in CASES.items()}
+
+
+def on_peers(folder):
+    authority = Authority.create(RUN)
+    (folder / "ca.crt").write_bytes(authority.certificate)
+    for index in range(SIZE):
+        key, certificate = authority.issue(f"agent{index}", ["127.0.0.1"])
+        (folder / f"agent{index}.key").write_bytes(key)
+        (folder / f"agent{index}.crt").write_bytes(certificate)
+    ports = ",".join(map(str, free_ports(SIZE)))
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-m", f"{__package__}.peer_worker", str(folder), str(index), ports],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for index in range(SIZE)
+    ]
+    try:
+        for worker in workers:
+            _, errors = worker.communicate(timeout=180)
+            assert worker.returncode == 0, errors
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.communicate()
+    found = [dict(np.load(folder / f"agent{index}.npz")) for index in range(SIZE)]
+    counts = {name: sum(key.startswith(f"{name}/") for key in found[0]) for name in CASES}
+    return {
+        name: [np.stack([one[f"{name}/{k}"] for one in found]) for k in range(count)] for name, count in counts.items()
+    }
+
+
+@pytest.fixture(scope="module", params=[on_lanes, on_peers], ids=["lanes", "peers"])
+def results(request, tmp_path_factory):
+    return request.param(tmp_path_factory.mktemp("contract"))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_twin_keeps_the_contract(results, name):
+    case = CASES[name]
+    expected = jax.tree.leaves(case.expected(case.values))
+    assert len(expected) == len(results[name])
+    for found, right in zip(results[name], expected, strict=True):
+        if case.exact:
+            np.testing.assert_array_equal(found, right)
+        else:
+            np.testing.assert_allclose(found, right, atol=3e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", SAME_EVERYWHERE)
+def test_exact_results_are_the_same_bits_on_all_agents(results, name):
+    for leaf in results[name]:
+        bits = np.asarray(leaf)
+        np.testing.assert_array_equal(bits, np.broadcast_to(bits[:1], bits.shape))

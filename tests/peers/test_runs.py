@@ -1,0 +1,167 @@
+"""Agents in processes of their own draw what `simulate` draws, agree before they start, and go on without others."""
+
+import re
+
+import jax
+import numpy as np
+import pytest
+
+import consilience as cs
+
+from .crew import MODEL, Crew, command
+
+DIGITS = '''
+"""Softmax regression on digits of eight numbers each; every agent has two classes."""
+import jax.numpy as jnp
+import numpy as np
+from sklearn.datasets import load_digits
+
+import consilience as cs
+
+
+def logits(params, x):
+    return x @ params["w"] + params["b"]
+
+
+posterior = cs.Posterior.classifier(logits, init={"w": jnp.zeros((8, 10)), "b": jnp.zeros(10)})
+
+
+def rows(index):
+    x, y = load_digits(return_X_y=True)
+    mine = np.flatnonzero(y % 5 == index)[:40]
+    return {"x": x[mine].reshape(-1, 8, 8).mean(axis=1) / 16, "y": y[mine].astype(np.int32)}
+'''
+
+
+def load(source):
+    """The model's names, as the agents have them."""
+    module = {}
+    exec(source, module)
+    return module
+
+
+@pytest.fixture
+def crews():
+    """Made by the test, ended after it."""
+    made = []
+
+    def make(*args, **kwargs):
+        made.append(Crew(*args, **kwargs))
+        return made[-1]
+
+    yield make
+    for crew in made:
+        crew.end()
+
+
+def simulated(crew, sampler, source=MODEL, agents=None, **settings):
+    agents = range(crew.network.size) if agents is None else agents
+    network = settings.pop("network", crew.network)
+    with jax.enable_x64(True):
+        module = load(source)
+        return cs.sample(
+            module["posterior"],
+            [module["rows"](index) for index in agents],
+            network,
+            sampler,
+            num_chains=2,
+            seed=5,
+            progress=False,
+            **settings,
+        )
+
+
+@pytest.mark.parametrize("name", ["nuts", "dmala"])
+def test_five_agents_draw_what_simulate_draws(crews, tmp_path, name):
+    sampler = {"nuts": cs.nuts(0.1, 1.0, max_num_doublings=4), "dmala": cs.dmala(0.05, 1.0)}[name]
+    settings = ["--set", f"sampler.name={name}", "--set", f"sampler.step_size={sampler.step_size}"]
+    settings += ["--set", "sampler.max_num_doublings=4"] if name == "nuts" else []
+    crew = crews(tmp_path, "ring:5", settings=settings, model=DIGITS)
+    done = command("launch", "peers", "--data", "regression:rows", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    expected = simulated(crew, sampler, DIGITS, num_samples=100)
+    for index, (agent, draws) in enumerate(crew.positions().items()):
+        assert draws.dtype == np.float64
+        np.testing.assert_allclose(draws[:, :, 0], expected.positions[:, :, index], atol=1e-8, err_msg=agent)
+    run = crew.run("agent3")
+    assert run.owner.name == "agent3"
+    assert run.agents == (5 if name == "nuts" else 1)
+    assert 1 < run.traffic.bytes / expected.traffic.bytes < 1.5  # of d = 90: headers count
+
+
+def test_an_adapted_run_is_the_same_on_all_agents_to_the_bit(crews, tmp_path):
+    crew = crews(tmp_path, num_samples=60, num_warmup=80, settings=["--set", 'sampler={name = "nuts"}'])
+    assert set(crew.start().finish().values()) == {0}, crew.said()
+    draws = crew.positions()
+    for other in draws.values():
+        np.testing.assert_array_equal(other, draws["agent0"])
+    steps = [crew.run(name).stats["step_size"][0] for name in crew.names]
+    np.testing.assert_array_equal(steps[1], steps[0])
+    assert len(np.unique(steps[0])) == 2  # each chain has its own, found in the warm-up
+
+
+def test_masked_sums_give_the_same_draws(crews, tmp_path):
+    crew = crews(tmp_path, "ring:4", num_samples=60, settings=["--mask"])
+    assert set(crew.start().finish().values()) == {0}, crew.said()
+    expected = simulated(crew, cs.nuts(0.1, 1.0), num_samples=60)
+    draws = crew.positions()
+    for other in draws.values():
+        np.testing.assert_array_equal(other, draws["agent0"])
+    np.testing.assert_allclose(draws["agent0"][:, :, 0], expected.positions[:, :, 0], atol=1e-6)
+
+
+def test_agents_that_do_not_run_the_same_thing_say_who_and_what(crews, tmp_path):
+    crew = crews(tmp_path)
+    crew.start("agent0", "agent1")
+    crew.start("agent2", options=["--set", "run.seed=6", "--set", "sampler.step_size=0.2"])
+    assert set(crew.finish().values()) == {2}
+    for name in crew.names:
+        said = crew.said(name)
+        assert re.search(r"run\.seed: agent2: 6; agent0, agent1: 5", said), said
+        assert "sampler.settings: agent2: NUTS(step_size=0.2" in said
+        assert crew.run(name).num_draws == 0
+
+
+def test_another_model_is_found_out_whatever_the_data(crews, tmp_path):
+    crew = crews(tmp_path)
+    other = crew.folder / "peers" / "agent1" / "regression.py"
+    other.write_text(MODEL.replace("noise_sd=0.5", "noise_sd=0.6"))
+    crew.start()
+    assert set(crew.finish().values()) == {2}
+    assert "model.code: agent1: " in crew.said("agent0")
+
+
+def test_the_others_go_on_without_one_that_is_lost(crews, tmp_path):
+    crew = crews(tmp_path, "ring:4", num_samples=1500, settings=["--on-loss", "continue-without"])
+    crew.start(options=["--patience", "4"])
+    crew.wait_until_saved(100)
+    crew.kill("agent2")
+    crew.wait_for(lambda status: status["without"] == ["agent2"])
+    crew.start("agent2", options=["--patience", "4"])  # too late
+    codes = crew.finish()
+    assert codes == {"agent0": 0, "agent1": 0, "agent2": 1, "agent3": 0}, crew.said()
+    assert "the others went on without agent2" in crew.said("agent2")
+    rest = [0, 1, 3]
+    network = cs.Network.from_adjacency([[0, 1, 1], [1, 0, 0], [1, 0, 0]])  # the ring without agent 2
+    expected = simulated(crew, cs.nuts(0.1, 1.0), agents=rest, network=network, num_samples=1500)
+    for index in rest:
+        folder = crew.folder / "peers" / f"agent{index}" / "run-without-agent2"
+        run = cs.load(folder)
+        np.testing.assert_allclose(run.positions[:200], expected.positions[:200], atol=1e-8)
+        assert run.owner.without == ("agent2",)
+        verdict = "agent2 was lost: this is the posterior of the data of agent0, agent1, agent3 alone."
+        assert verdict in " ".join(str(run.summary()).split())
+        assert "without agent2" in run.report(tmp_path / "report.html").read_text()
+        before = crew.run(f"agent{index}")
+        assert 100 <= before.num_draws < 1500  # what was drawn together stays, and stays apart
+    assert crew.start("agent0").finish()["agent0"] == 0  # it knows that it is done
+
+
+def test_all_stop_when_one_is_lost_if_they_are_to(crews, tmp_path):
+    crew = crews(tmp_path, num_samples=100_000, settings=["--on-loss", "stop"])
+    crew.start(options=["--patience", "3"])
+    crew.wait_until_saved(50)
+    crew.kill("agent1")
+    codes = crew.finish()
+    assert {codes["agent0"], codes["agent2"]} == {130}, crew.said()
+    assert "agent1 was lost" in crew.said("agent0")

@@ -1,0 +1,116 @@
+"""Whatever happens to agents and links, the draws are those of a run to which nothing happened."""
+
+import os
+import random
+import signal
+import time
+
+import numpy as np
+import pytest
+
+import consilience as cs
+
+from .crew import Crew, Proxy
+
+DRAWS = 1200  # some seconds of them, so that something can happen meanwhile
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """What all agents draw when they are left alone."""
+    crew = Crew(tmp_path_factory.mktemp("undisturbed"), num_samples=DRAWS)
+    assert set(crew.start().finish().values()) == {0}, crew.said()
+    found = crew.positions()
+    assert found["agent0"].shape == (DRAWS, 2, 1, 3)
+    for draws in found.values():
+        np.testing.assert_array_equal(draws, found["agent0"])
+    return found["agent0"]
+
+
+@pytest.fixture
+def crew(tmp_path):
+    crew = Crew(tmp_path, num_samples=DRAWS)
+    yield crew
+    crew.end()
+
+
+def check(crew, undisturbed):
+    """All draws are there, once, and right; nothing is left of the way there."""
+    codes = crew.finish()
+    assert set(codes.values()) == {0}, crew.said()
+    for name, draws in crew.positions().items():
+        np.testing.assert_array_equal(draws, undisturbed, err_msg=name)
+        assert cs.load(crew.run_folder(name)).is_complete
+
+
+def killed_and_restarted(crew, times, seed):
+    chance = random.Random(seed)
+    crew.start()
+    for k in range(times):
+        crew.wait_until_saved(DRAWS * (k + 1) // (times + 2))
+        time.sleep(chance.uniform(0, 0.3))
+        name = chance.choice(crew.names)
+        crew.kill(name)
+        others = [other for other in crew.names if other != name]
+        said = crew.wait_for(lambda status: status.get("waiting_for"), chance.choice(others))
+        assert said["phase"] == "running"
+        crew.start(name)
+
+
+def test_an_agent_that_is_killed_twice_costs_nothing(crew, undisturbed):
+    killed_and_restarted(crew, 2, time.time_ns())
+    check(crew, undisturbed)
+
+
+@pytest.mark.soak
+def test_ten_kills(crew, undisturbed):
+    killed_and_restarted(crew, 10, time.time_ns())
+    check(crew, undisturbed)
+
+
+def test_a_frozen_agent_is_waited_for(crew, undisturbed):
+    crew.start()
+    crew.wait_until_saved(DRAWS // 5)
+    frozen = crew.processes["agent1"]
+    os.kill(frozen.pid, signal.SIGSTOP)
+    try:
+        crew.wait_for(lambda status: status["neighbors"]["agent1"] == "lost" and status["waiting_for"])
+        time.sleep(20)
+        assert all(process.poll() is None for process in crew.processes.values())
+    finally:
+        os.kill(frozen.pid, signal.SIGCONT)
+    check(crew, undisturbed)
+
+
+def test_a_cut_link_is_waited_for(crew, undisturbed):
+    proxy = Proxy(crew.ports[0])  # agent1 reaches agent0 through it
+    try:
+        file = crew.folder / "peers" / "agent1" / "agent.toml"
+        file.write_text(file.read_text().replace(f":{crew.ports[0]}", f":{proxy.port}"))
+        crew.start()
+        crew.wait_until_saved(DRAWS // 5)
+        proxy.cut()
+        said = crew.wait_for(lambda status: status["neighbors"]["agent1"] == "lost")
+        assert said["neighbors"]["agent2"] == "up"
+        time.sleep(3)
+        assert all(process.poll() is None for process in crew.processes.values())
+        proxy.mend()
+        check(crew, undisturbed)
+        assert "is there again" in crew.logged("agent0") or "asks for a new start" in crew.logged("agent0")
+    finally:
+        proxy.close()
+
+
+def test_ctrl_c_stops_all_and_all_go_on(crew, undisturbed):
+    crew.start()
+    crew.wait_until_saved(DRAWS // 5)
+    crew.processes["agent2"].send_signal(signal.SIGINT)
+    assert set(crew.finish().values()) == {130}, crew.said()
+    drawn = {crew.run(name).num_draws for name in crew.names}
+    assert len(drawn) == 1  # all at the same draw
+    assert 0 < drawn.pop() < DRAWS
+    assert "agent2 was interrupted" in crew.said("agent0")
+    crew.start()
+    check(crew, undisturbed)
+    again = crew.start("agent0").finish()  # complete: nobody else is needed
+    assert again["agent0"] == 0

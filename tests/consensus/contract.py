@@ -121,6 +121,9 @@ CASES = {
     "all say true": Case(lambda n, x: n.all(x), np.ones(SIZE, bool), _for_all(np.all), exact=True),
     "one says false": Case(lambda n, x: n.all(x), np.arange(SIZE) != 4, _for_all(np.all), exact=True),
     "a sum": Case(lambda n, x: n.total(x), _numbers(4), _for_all(lambda x: x.sum(axis=0))),
+    "a sum of what was evaluated at one place": Case(
+        lambda n, x: n.total(x, at=jnp.arange(3.0)), _numbers(4), _for_all(lambda x: x.sum(axis=0))
+    ),
     "a sum of numbers": Case(lambda n, x: n.total(x), _numbers(), _for_all(np.sum)),
     "a sum of whole numbers": Case(
         lambda n, x: n.total(x), np.arange(SIZE, dtype=np.int32), _for_all(np.sum), exact=True

@@ -4,6 +4,7 @@ from .alone import Alone
 from .edges import EdgeLists, edge_lists, no_edges
 from .gossip import gossip, relaxed_gossip
 from .neighbors import Neighbors, Repeated, message_bytes
+from .projection import projection
 
 __all__ = [
     "Alone",
@@ -14,5 +15,6 @@ __all__ = [
     "gossip",
     "message_bytes",
     "no_edges",
+    "projection",
     "relaxed_gossip",
 ]

@@ -33,7 +33,7 @@ class Alone:
     def all(self, flag: jax.Array) -> jax.Array:
         return flag
 
-    def total(self, x: T) -> T:
+    def total(self, x: T, at: jax.Array | None = None) -> T:
         return x
 
     def follow_root(self, x: T, digest: D) -> tuple[T, D]:

@@ -70,8 +70,13 @@ class Neighbors(Protocol):
 
     # --- over a spanning tree --------------------------------------------------------------------------
 
-    def total(self, x: T) -> T:
-        """The sum over all agents, up the tree and down again: the same bits on every agent."""
+    def total(self, x: T, at: jax.Array | None = None) -> T:
+        """The sum over all agents, up the tree and down again: the same bits on every agent.
+
+        Args:
+          at: a vector that all agents should have alike, but for rounding: where `x` was evaluated. Where agents wait
+            for each other inside of an iteration, those that have gone different ways are found out by it.
+        """
         ...
 
     def follow_root(self, x: T, digest: D) -> tuple[T, D]:

@@ -37,6 +37,7 @@ from .status import Meter, differences, status_of
 LINGER = 1.5  # seconds in which the last card reaches the neighbours
 LOOK = 0.5  # seconds between two looks at the board
 STARTABLE = ("ready", "running", "done", "complete")
+ENDED = ("stopped", "failed", "complete")
 
 log = logging.getLogger("consilience.peers")
 
@@ -164,7 +165,7 @@ class Member:
             says: dict[str, Any] = {
                 "epoch": epoch,
                 "phase": "ready" if linked else "joining",
-                "base": segment.store.saved,
+                "bases": segment.store.bases,
                 "attempt": max([self._attempt, *(card.attempt for card in others)]),
                 "without": without,
                 "key": self._key[1].public.hex(),
@@ -173,10 +174,9 @@ class Member:
             if any(getattr(own, name) != value for name, value in says.items()):
                 own = self.board.update(**says)
             crew = [own, *(card for card in others if card.identity)]  # one that just came has not said who it is
-            if len(crew) == len(segment.names):
-                self._check_alike(crew)
-                if all(card.epoch == epoch and card.phase in STARTABLE for card in crew):
-                    return segment, self._meeting(segment, crew)
+            is_whole = len(crew) == len(segment.names) and self._are_alike(crew)
+            if is_whole and all(card.epoch == epoch and card.phase in STARTABLE for card in crew):
+                return segment, self._meeting(segment, crew)
             self.board.wait(LOOK)
 
     def _next_epoch(self, others: list[Card]) -> int:
@@ -188,7 +188,7 @@ class Member:
     def _meeting(self, segment: Segment, crew: list[Card]) -> Meeting:
         crew = sorted(crew, key=lambda card: segment.names.index(card.name))
         epoch, attempt = crew[0].epoch, max(card.attempt for card in crew)
-        facts = [(card.name, card.incarnation, card.base, card.key) for card in crew]
+        facts = [(card.name, card.incarnation, card.bases, card.key) for card in crew]
         text = json.dumps([self.place.run_id, epoch, attempt, facts])
         digest = sha256(text.encode()).digest()
         masks = None
@@ -196,18 +196,20 @@ class Member:
             assert self._key is not None
             keys = [bytes.fromhex(card.key) for card in crew]
             masks = Masks(self._key[1], segment.names.index(self.place.name), keys, digest)
-        base = min(card.base for card in crew)
+        # All save at the same iterations, so this is the least of the newest, unless a disk was lost or put back.
+        base = max({0}.union(set.intersection(*(set(card.bases) for card in crew))))
         return Meeting(epoch, base, attempt, masks, int.from_bytes(digest[:7], "big"))
 
-    def _check_alike(self, crew: list[Card]) -> None:
-        """Refuse to start with agents that run something else."""
+    def _are_alike(self, crew: list[Card]) -> bool:
+        """Refuse to start with agents that run something else; in the midst of a run, wait for others."""
         lines = differences(sorted(crew, key=lambda card: self.place.names.index(card.name)))
         if not lines:
-            return
+            return True
         text = "the agents do not run the same thing:\n" + "\n".join(f"  {line}" for line in lines)
         if not self._has_met:
             raise ValueError(f"{text}\nGive all agents the same settings, model and versions, and start them again.")
         self._say_once(text)  # it is the newcomer who has to go
+        return False
 
     # --- running -----------------------------------------------------------------------------------------
 
@@ -261,13 +263,12 @@ class Member:
 
     def _wait_for_the_others(self, segment: Segment, meeting: Meeting) -> None:
         """Until all have all draws on disk: before that, one may need the others once more."""
-        self.board.update(phase="done", base=segment.store.saved)
+        self.board.update(phase="done")
         while True:
             cards = [card for name, card in self.board.cards.items() if name in segment.names]
-            here = [card for card in cards if card.epoch == meeting.epoch]
-            if any(card.phase == "complete" for card in here) or (
-                len(here) == len(segment.names) and all(card.phase in ("done", "complete") for card in here)
-            ):
+            done = {card.name for card in cards if card.epoch == meeting.epoch and card.phase in ("done", "complete")}
+            gone = set() if self.task.on_loss == "wait" else set(self._lost())
+            if done | gone == set(segment.names) or any(card.phase == "complete" for card in cards):
                 return
             if any(card.epoch > meeting.epoch for card in cards):
                 raise Interrupted("an agent has to do the end of the run once more")
@@ -292,6 +293,8 @@ class Member:
 
     def _see(self, name: str, is_there: bool) -> None:
         """A neighbour's token has come or gone."""
+        if self._alive[name] == is_there:
+            return
         self._alive[name] = is_there
         self._say(f"the link to {name} is {'up' if is_there else 'lost'}")
         if is_there:
@@ -305,7 +308,9 @@ class Member:
         """At the board: whether the epoch that is running has ended."""
         cards = self.board.cards
         own = self.board.own
-        wish = next((card.stop for card in cards.values() if card.stop), "")
+        # One that has ended says so for a while; that is not for those who come after it.
+        wishes = [card.stop for card in cards.values() if card.stop and (self._has_met or card.phase not in ENDED)]
+        wish = next(iter(wishes), "")
         if wish and not own.stop:
             own = self.board.update(stop=wish)
         if self._running is not None:
@@ -317,16 +322,22 @@ class Member:
                     self.mailbox.end(Interrupted(f"{card.name} gives up {', '.join(card.without)}"))
             if own.stop and self.mailbox.waiting_for is not None:
                 self.mailbox.end(Interrupted(own.stop))
-            self._judge_losses(segment)
+        if self._has_met and own.phase in ("joining", "ready", "running"):
+            self._judge_losses()
 
-    def _judge_losses(self, segment: Segment) -> None:
-        """Of agents that nothing has been heard of for long, over whatever way."""
-        task = self.task
-        lost = [
+    def _lost(self) -> list[str]:
+        """The agents that nothing has been heard of for long, over whatever way."""
+        assert self._segment is not None
+        return [
             name
-            for name in segment.names
-            if name != self.place.name and not self._alive.get(name) and self.board.silence(name) > task.patience
+            for name in self._segment.names
+            if name != self.place.name and not self._alive.get(name) and self.board.silence(name) > self.task.patience
         ]
+
+    def _judge_losses(self) -> None:
+        """What to do where agents are gone."""
+        task, segment, lost = self.task, self._segment, self._lost()
+        assert segment is not None
         if not lost or task.on_loss == "wait" or self.board.own.stop:
             return
         gone = f"{', '.join(lost)} {'was' if len(lost) == 1 else 'were'} lost"

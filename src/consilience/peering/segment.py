@@ -212,6 +212,9 @@ class _Renumbered:
     def receive(self, sender: int, number: int, form: Form) -> Arrays:
         return self._mailbox.receive(self._members[sender], number, form)
 
+    def end(self, reason: Interrupted) -> None:
+        self._mailbox.end(reason)
+
 
 def is_connected(network: Network, members: tuple[int, ...]) -> bool:
     """Whether agents can reach each other without the rest."""

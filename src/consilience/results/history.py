@@ -33,6 +33,11 @@ class HistoryStore(Store):
         return self.progress.iterations(self.thin)
 
     @property
+    def bases(self) -> tuple[int, ...]:
+        """The iterations that it can go back to, besides the start."""
+        return tuple(sorted({*(int(path.stem) for path in self._kept()), self.saved} - {0}))
+
+    @property
     def is_due(self) -> bool:
         """Whether it is time to save again, as far as this agent is concerned."""
         return super().state(dict) is not None

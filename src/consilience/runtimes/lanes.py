@@ -95,7 +95,7 @@ class LaneNeighbors:
 
     # --- over the tree -------------------------------------------------------------------------------
 
-    def total(self, x: T) -> T:
+    def total(self, x: T, at: jax.Array | None = None) -> T:
         if self.size > 1:
             self._count("tree pass", x, 2)
         return lax.psum(x, AGENTS)  # of one agent too: a sum has no axis of agents

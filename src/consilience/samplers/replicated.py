@@ -14,8 +14,9 @@ sums and still round differently. Therefore
   another turn, its sums were of densities at different points, and all redo the iteration from its agreed start with a
   fresh key. That is counted: `redone`. Agents that never agree stay where they were, `out_of_step`, and a run stops.
 
-They are compared at the end of an iteration, which is enough where no agent waits for another inside of one. A runtime
-whose agents do must put iteration, step and digest on every message.
+They are compared at the end of an iteration, which is enough where no agent waits for another inside of one. Where they
+do, in processes of their own, every sum says for which step it is and where it was evaluated (`total(x, at=w)`): agents
+that have gone different ways could wait for each other for ever, and must be found out at their next message.
 """
 
 from __future__ import annotations
@@ -31,12 +32,11 @@ import numpy as np
 from jax import lax
 
 from .._types import Count, Flag, Key, LogDensity, Scalar, Vector
-from ..consensus import Neighbors
+from ..consensus import Neighbors, projection
 from .adaptation import Adaptation, WindowAdaptation
 from .base import Kernel
 
 MOST_ATTEMPTS = 5
-GOLDEN_ANGLE = np.pi * (3 - np.sqrt(5))
 # Of BlackJAX's infos, where the kernel has them: what agents must agree on, and what a run keeps.
 DECISIONS = ("is_accepted", "is_divergent", "num_integration_steps", "num_trajectory_expansions")
 KEPT = ("acceptance_rate", "energy", *DECISIONS)
@@ -65,10 +65,10 @@ def network_logdensity(local: LogDensity, neighbors: Neighbors) -> LogDensity:
 
     @jax.custom_vjp
     def logdensity(w: Vector) -> Scalar:
-        return neighbors.total(local(w))
+        return neighbors.total(local(w), at=w)
 
     def forward(w: Vector) -> tuple[Scalar, Vector]:
-        return neighbors.total(jax.value_and_grad(local)(w))
+        return neighbors.total(jax.value_and_grad(local)(w), at=w)
 
     def backward(gradient: Vector, cotangent: Scalar) -> tuple[Vector]:
         return (cotangent * gradient,)
@@ -168,9 +168,8 @@ def _digest(moved: Vector, info: dict[str, jax.Array]) -> tuple[Scalar, dict[str
     """A few numbers that differ between agents whose iterations took different turns: the way that ω has `moved`,
     projected on a fixed direction without symmetries, and the decisions.
     """
-    direction = jnp.cos(jnp.arange(len(moved)) * GOLDEN_ANGLE).astype(moved.dtype)
     decisions = {name: info[name].astype(jnp.int32) for name in DECISIONS if name in info}
-    return jnp.vdot(direction, moved), {**decisions, "is_finite": jnp.isfinite(moved).all().astype(jnp.int32)}
+    return projection(moved), {**decisions, "is_finite": jnp.isfinite(moved).all().astype(jnp.int32)}
 
 
 def _is_in_step(apart: tuple[Scalar, dict[str, jax.Array]], position: Vector, before: Vector) -> Flag:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import queue
+import re
 import struct
 import threading
 import time
@@ -41,7 +42,7 @@ class Card:
       epoch: the meeting it is at, or was at last.
       phase: joining, ready (to start in this epoch), running, done (with all draws on disk), complete (so are all
         others), stopped, refused.
-      base: the iteration it could go back to when this epoch began.
+      bases: the iterations it could go back to when this epoch began, besides the start.
       attempt: how often agents that had taken different turns have started anew with other random numbers.
       without: the agents that are given up.
       stop: whether all should end, and be gone on with later.
@@ -55,7 +56,7 @@ class Card:
     revision: int = 0
     epoch: int = 0
     phase: str = "joining"
-    base: int = 0
+    bases: tuple[int, ...] = ()
     attempt: int = 0
     without: tuple[str, ...] = ()
     stop: str = ""
@@ -79,32 +80,37 @@ class Card:
             raise ValueError(f"a card that is not JSON: {error}") from None
         if not isinstance(found, dict) or set(found) != {known.name for known in fields(cls)}:
             raise ValueError("a card without the fields of one")
-        found["without"] = tuple(found["without"]) if isinstance(found["without"], list) else None
+        for name in ("without", "bases"):
+            found[name] = tuple(found[name]) if isinstance(found[name], list) else None
         for name, kind in _KINDS.items():
             value: Any = found[name]
             if type(value) is not kind or (isinstance(value, int) and not 0 <= value < _MOST.get(name, 2**63)):
                 raise ValueError(f"a card whose {name} is {str(value)[:40]!r}")
         if not all(isinstance(value, str) for value in (*found["without"], *found["identity"].values())):
             raise ValueError("a card with a list or table of something else than text")
-        if _depth(found["report"]) > REPORT_DEPTH:
+        if not all(type(base) is int and base >= 0 for base in found["bases"]):
+            raise ValueError("a card with bases that are no iterations")
+        if not re.fullmatch(r"(?:[0-9a-f]{64})?", found["key"]):
+            raise ValueError("a card with a key that is none")
+        if not _is_shallow(found["report"], REPORT_DEPTH):
             raise ValueError("a card with a report that is too deep")
         return cls(**found)
 
 
 _KINDS: dict[str, type] = {
     **dict.fromkeys(("name", "phase", "stop", "key"), str),
-    **dict.fromkeys(("incarnation", "revision", "epoch", "base", "attempt"), int),
-    "without": tuple,
+    **dict.fromkeys(("incarnation", "revision", "epoch", "attempt"), int),
+    **dict.fromkeys(("without", "bases"), tuple),
     "identity": dict,
     "report": dict,
 }
 _MOST = {"epoch": 2**32}  # as messages of rounds have it
 
 
-def _depth(value: Any) -> int:
-    """How many lists and tables are in each other."""
+def _is_shallow(value: Any, depth: int) -> bool:
+    """Whether at most so many lists and tables are in each other."""
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
-    return 0 if parts is None else 1 + max(map(_depth, parts), default=0)
+    return parts is None or (depth > 0 and all(_is_shallow(part, depth - 1) for part in parts))
 
 
 class Board:
@@ -235,8 +241,9 @@ class Board:
         card = Card.from_bytes(body)
         if card.name != signer:
             raise ValueError(f"a card of {card.name[:40]!r} that {signer} has signed")
-        if card.name not in self._names:
-            raise ValueError(f"a card of {card.name[:40]!r}, who is no agent of this run")
+        for name in (card.name, *card.without):
+            if name not in self._names:
+                raise ValueError(f"a card of {name[:40]!r}, who is no agent of this run")
         for name in card.without:
             if name not in self._names:
                 raise ValueError(f"a card that gives up {name[:40]!r}, who is no agent of this run")

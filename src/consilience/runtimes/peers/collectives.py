@@ -17,6 +17,7 @@ from typing import Protocol
 import numpy as np
 
 from ...network import Network
+from .mailbox import Interrupted, OutOfStep
 from .masks import Masks, decode, encode, fits
 from .wire import Form
 
@@ -30,6 +31,8 @@ class Post(Protocol):
     def send(self, to: Sequence[int], number: int, form: Form, arrays: Arrays) -> None: ...
 
     def receive(self, sender: int, number: int, form: Form) -> Arrays: ...
+
+    def end(self, reason: Interrupted) -> None: ...
 
 
 class Collectives:
@@ -73,9 +76,29 @@ class Collectives:
 
     def total(self, arrays: Arrays) -> Arrays:
         """The sum over all agents."""
-        if self.masks is None:
-            return self.down(self.up(arrays, np.add))
-        return self._masked_total(arrays, self.masks)
+        return self._summed(arrays, [], [])[0]
+
+    def total_at(self, arrays: Arrays) -> Arrays:
+        """The sum over all agents, of all arrays but the last, which says where they were evaluated.
+
+        That is (..., 2): a place, and how far from it is still there. The farthest two places travel with the sums, and
+        where they are too far apart, agents have gone different ways: what they sum does not belong together.
+        """
+        *values, where = arrays
+        place, allowed = where[..., 0].copy(), where[..., 1]
+        sums, [high, low] = self._summed(values, [place, place], [np.maximum, np.minimum])
+        if (high - low > allowed).any():
+            reason = OutOfStep("the agents are at different places, by more than rounding")
+            self._post.end(reason)
+            raise reason
+        return sums
+
+    def _summed(self, arrays: Arrays, others: Arrays, combine: list[Combine]) -> tuple[Arrays, Arrays]:
+        """The sums of `arrays`, and `others` combined, in the same messages."""
+        parts = arrays if self.masks is None else [self._masked(arrays, self.masks)]
+        found = self.down(self.up([*parts, *others], *[np.add] * len(parts), *combine))
+        sums, rest = found[: len(parts)], found[len(parts) :]
+        return (sums if self.masks is None else self._unmasked(sums[0], arrays)), rest
 
     def up(self, arrays: Arrays, *combine: Combine, kind: str = "up") -> Arrays:
         """This agent's arrays combined with those of all below it; the root's with all there are.
@@ -103,26 +126,32 @@ class Collectives:
             self._post.send(self._children, number, form, arrays)
         return arrays
 
-    def _masked_total(self, arrays: Arrays, masks: Masks) -> Arrays:
-        """The sum of fixed-point numbers, of which nobody sees another's.
+    def _masked(self, arrays: Arrays, masks: Masks) -> np.ndarray:
+        """Fixed-point numbers of which nobody sees another's.
 
         Numbers that have no fixed point are sent as zero, and a count of them goes along, several counts to a word:
         where it is not zero, the sum is not a number. That some agent has left the support is all that shows.
         """
-        size = self._network.size
         flat = np.concatenate([array.ravel() for array in arrays]).astype(np.float64)
-        good = fits(flat, size)
-        counter = np.dtype(np.uint8 if size <= 255 else np.uint32)  # no count runs over into the next
-        counts = np.zeros(-(-len(flat) * counter.itemsize // 8) * 8 // counter.itemsize, counter)
+        good = fits(flat, self._network.size)
+        counts = np.zeros(-(-len(flat) * self._counter.itemsize // 8) * 8 // self._counter.itemsize, self._counter)
         counts[: len(flat)] = ~good
-        words = np.concatenate([encode(np.where(good, flat, 0.0), size), counts.view(np.uint64)])
-        words += masks.pads(self._number, len(words))
-        [summed] = self.down(self.up([words], np.add, kind="masked up"), kind="masked down")
-        lost = summed[len(flat) :].view(counter)[: len(flat)] > 0
-        values = np.where(lost, np.nan, decode(summed[: len(flat)], np.float64))
-        ends = np.cumsum([array.size for array in arrays])[:-1]
-        parts = np.split(values, ends)
+        words = np.concatenate([encode(np.where(good, flat, 0.0), self._network.size), counts.view(np.uint64)])
+        words += masks.pads(self._number + 1, len(words))  # the number of the message that they are for
+        return words
+
+    def _unmasked(self, summed: np.ndarray, arrays: Arrays) -> Arrays:
+        """The sums in the form of `arrays`."""
+        length = sum(array.size for array in arrays)
+        lost = summed[length:].view(self._counter)[:length] > 0
+        values = np.where(lost, np.nan, decode(summed[:length], np.float64))
+        parts = np.split(values, np.cumsum([array.size for array in arrays])[:-1])
         return [part.reshape(array.shape).astype(array.dtype) for part, array in zip(parts, arrays, strict=True)]
+
+    @property
+    def _counter(self) -> np.dtype:
+        """Wide enough that no count of agents runs over into the next."""
+        return np.dtype(np.uint8 if self._network.size <= 255 else np.uint32)
 
     def _next(self) -> int:
         self._number += 1

@@ -17,7 +17,7 @@ import numpy as np
 from jax import lax
 from jax.custom_batching import custom_vmap
 
-from ...consensus import gossip, relaxed_gossip
+from ...consensus import gossip, projection, relaxed_gossip
 from ...consensus.alone import Unsent
 from ...network import Network
 from ..lanes import AGENTS, Exchange
@@ -85,8 +85,10 @@ class PeerNeighbors:
 
     # --- over the tree -------------------------------------------------------------------------------
 
-    def total(self, x: T) -> T:
-        return _call(self._collectives.total, x, x)
+    def total(self, x: T, at: jax.Array | None = None) -> T:
+        if at is None:
+            return _call(self._collectives.total, x, x)
+        return _call(self._collectives.total_at, (x, whereabouts(at)), x)
 
     def follow_root(self, x: T, digest: D) -> tuple[T, D]:
         count = len(jax.tree.leaves(digest))
@@ -103,6 +105,12 @@ class PeerNeighbors:
 
     def repeated(self) -> Unsent:
         return Unsent()
+
+
+def whereabouts(w: jax.Array) -> jax.Array:
+    """Two numbers of a vector: its projection, and how far apart those of two agents may be for rounding."""
+    rounding = float(np.sqrt(np.finfo(w.dtype).eps))
+    return jnp.stack([projection(w), rounding * (1 + jnp.abs(w).sum())])
 
 
 def _difference(high: np.ndarray, low: np.ndarray) -> np.ndarray:

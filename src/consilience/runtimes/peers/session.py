@@ -22,6 +22,7 @@ from typing import Any
 from ..._extras import require
 
 LEASE = 3000  # milliseconds without a sign of life after which a link is given up
+PATIENT = 3_600_000_000  # microseconds
 TOPICS = ("round", "board")
 OBSERVER = "observer"
 
@@ -96,7 +97,15 @@ def _common(credentials: Credentials, endpoints: Sequence[str]) -> dict[str, Any
         "scouting": {"multicast": {"enabled": False}, "gossip": {"enabled": False}},
         "transport": {
             "shared_memory": {"enabled": False},  # between processes of one machine it would pass TLS by
-            "link": {"tx": {"lease": LEASE, "keep_alive": 4}, "tls": credentials.tls()},
+            "link": {
+                "tx": {
+                    "lease": LEASE,
+                    "keep_alive": 4,
+                    # A slow link is slow: what does not fit into its queue waits as long as the link lives.
+                    "queue": {"congestion_control": {"block": {"wait_before_close": PATIENT}}},
+                },
+                "tls": credentials.tls(),
+            },
         },
     }
 
@@ -163,6 +172,7 @@ class Links:
         answer: Callable[[], bytes],
     ) -> None:
         zenoh = require("zenoh", "peers")
+        self._failure = zenoh.ZError
         try:
             self.session = zenoh.open(zenoh.Config.from_json5(json.dumps(configuration(place, credentials))))
         except zenoh.ZError as error:
@@ -199,7 +209,11 @@ class Links:
         self._declared.append(liveliness.declare_token(place.key("alive", place.name)))
 
     def send(self, topic: str, name: str, raw: bytes) -> None:
-        self._publishers[topic, name].put(raw)
+        """Over a link that is lost, nothing: that it is, is noticed elsewhere."""
+        try:
+            self._publishers[topic, name].put(raw)
+        except self._failure as error:
+            log.debug("nothing sent to %s: %s", name, error)
 
     def close(self) -> None:
         self.session.close()

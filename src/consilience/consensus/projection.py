@@ -1,0 +1,14 @@
+"""A vector in one number, by which agents that should hold the same one can tell that they do not."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+GOLDEN_ANGLE = np.pi * (3 - np.sqrt(5))
+
+
+def projection(vector: jax.Array) -> jax.Array:
+    """On a fixed direction without symmetries."""
+    return jnp.vdot(jnp.cos(jnp.arange(vector.size) * GOLDEN_ANGLE).astype(vector.dtype), vector.ravel())

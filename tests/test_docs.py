@@ -1,17 +1,23 @@
 """The documentation: its code runs, prints what is shown, and its numbers are the measured ones.
 
-Blocks of a page run in order, in one namespace and an empty folder. A block with a title is a file, and written first.
+Blocks of a page run in order, in one namespace and an empty folder. A block with a title is a file, and written first;
+if the title is a folder, or the block a command's, it runs in that folder, as on a machine of its own.
 A text block right after code is a part of what that printed, or, where it starts with an error's name, of the error:
 `...` stands for anything, and numbers, being random, may be off by a third.
+
+`consilience peer` runs beside what follows, until a text block right after code shows what the last one has printed.
 """
 
 import json
 import math
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+import time
 import tomllib
+from contextlib import chdir
 from dataclasses import fields
 from html.parser import HTMLParser
 from pathlib import Path
@@ -30,6 +36,7 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
 ROWS = json.loads((DOCS / "accuracy.json").read_text())["rows"]
+PROGRAM = [sys.executable, "-c", "from consilience.cli import main; main()"]
 NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?(?!\w)")
 
 
@@ -60,24 +67,68 @@ def test_code_runs_and_prints_what_is_shown(page, tmp_path, monkeypatch, capsys)
     monkeypatch.chdir(tmp_path)
     names, printed = {"__name__": "__main__"}, None
     every = blocks(page)
-    for block, after in zip(every, [*every[1:], None], strict=True):
-        if block.title:
-            Path(block.title).write_text(block.text)
-        if block.language == "text":
-            if block.follows:
-                assert printed is not None, f"{page.name}:{block.line}: output of nothing"
-                assert_shown(block.text, printed, f"{page.name}:{block.line}")
-            printed = None
-        elif block.language == "python":
-            error = after is not None and after.follows and re.match(r"\w+Error: ", after.text)
-            printed = run_python(page, block, names, error=bool(error), capsys=capsys)
-        elif block.language == "sh":
-            printed = "".join(run_command(line) for line in commands(block.text))
-        else:
-            assert block.language == "toml", f"{page.name}:{block.line}: {block.language or 'no language'}"
-            tables = tomllib.loads(block.text)
-            if {"model", "data", "network"} <= tables.keys():
-                assert f"consilience run {block.title}" in page.read_text(), f"{page.name}:{block.line} is not run"
+    with Agents() as agents:
+        for block, after in zip(every, [*every[1:], None], strict=True):
+            with chdir(place_of(block)):
+                if block.language == "text":
+                    if block.follows:
+                        assert printed is not None, f"{page.name}:{block.line}: output of nothing"
+                        assert_shown(block.text, agents.ended() or printed, f"{page.name}:{block.line}")
+                    printed = None
+                elif block.language == "python":
+                    error = after is not None and after.follows and re.match(r"\w+Error: ", after.text)
+                    printed = run_python(page, block, names, error=bool(error), capsys=capsys)
+                elif block.language == "sh":
+                    printed = "".join(run_command(line, tmp_path, agents) for line in commands(block.text))
+                else:
+                    assert block.language == "toml", f"{page.name}:{block.line}: {block.language or 'no language'}"
+                    tables = tomllib.loads(block.text)
+                    if {"model", "data", "network"} <= tables.keys():
+                        assert f"consilience run {block.title}" in page.read_text(), f"{page.name}:{block.line}"
+
+
+def place_of(block: Block) -> Path:
+    """Where a block runs; a file is written."""
+    if block.title is None:
+        return Path()
+    place = Path(block.title)
+    if block.language == "sh":
+        place.mkdir(exist_ok=True)
+    if place.is_dir():
+        return place
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(block.text)
+    return Path()
+
+
+class Agents:
+    """Those that a page starts, each in a process of its own."""
+
+    def __init__(self) -> None:
+        self._running: list[tuple[subprocess.Popen, Path]] = []
+
+    def start(self, words: list[str]) -> None:
+        said = Path("said.txt").absolute()
+        with said.open("w") as file:
+            self._running.append((subprocess.Popen([*PROGRAM, *words], stdout=file, stderr=file), said))
+
+    def ended(self) -> str:
+        """When all have: what the last of them has said."""
+        said = ""
+        for process, path in self._running:
+            process.wait(900)
+            said = path.read_text()
+            assert process.returncode == 0, said
+        self._running = []
+        return said
+
+    def __enter__(self) -> "Agents":
+        return self
+
+    def __exit__(self, *_) -> None:
+        for process, _ in self._running:
+            process.kill()
+            process.wait()
 
 
 def run_python(page, block, names, error, capsys):
@@ -96,16 +147,31 @@ def commands(text: str) -> list[list[str]]:
     return [words for line in lines if (words := shlex.split(line, comments=True))]
 
 
-def run_command(words: list[str]) -> str:
-    if words[0] == "consilience":
+def run_command(words: list[str], root: Path, agents: Agents) -> str:
+    if words[:2] == ["consilience", "peer"]:
+        agents.start(words[1:])
+    elif words[:2] == ["consilience", "launch"]:
+        done = subprocess.run([*PROGRAM, *words[1:]], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{words}: {done.stderr}"
+        return done.stdout
+    elif words[:2] == ["scp", "-rp"]:  # a host is a folder
+        host, _, folder = words[3].partition(":")
+        shutil.copytree(words[2], root / host / folder / Path(words[2]).name)
+    elif words[0] == "rm":
+        for path in map(Path, words[2:] if words[1] == "-r" else words[1:]):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    elif words[0] == "consilience":
         with pytest.MonkeyPatch.context() as patch:
             if words[1] == "reproduce" and "--quick" not in words:  # minutes, or a GPU: that it would be run must do
                 for function in ("run_experiment", "show", "write_page", "data.fetch"):
                     patch.setattr(f"consilience.cli.reproduce.{function}", Mock())
             result = CliRunner().invoke(app, words[1:])
+            end = time.monotonic() + 300
+            while words[1] == "status" and result.exit_code == 1 and time.monotonic() < end:  # nobody is there yet
+                result = CliRunner().invoke(app, words[1:])
         assert result.exit_code == 0, f"{words}: {result.output}"
         return result.stdout
-    if words[0] == "make":
+    elif words[0] == "make":
         assert f"\n{words[1]}:" in (ROOT / "Makefile").read_text(), f"make {words[1]}"
     elif words[:2] == ["pip", "install"]:
         extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]

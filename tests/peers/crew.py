@@ -132,7 +132,7 @@ class Crew:
         path = self.folder / "peers" / name / "status.json"
         return json.loads(path.read_text())["agents"][name] if path.exists() else {}
 
-    def wait_for(self, what, name="agent0", seconds=90):
+    def wait_for(self, what, name="agent0", seconds=120):
         """Until an agent's status is as `what(status)` says."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -143,11 +143,11 @@ class Crew:
             time.sleep(0.02)
         raise AssertionError(f"{name} is {self.status(name)}:\n{self.said()}")
 
-    def wait_until_saved(self, iteration, name="agent0", seconds=90):
+    def wait_until_saved(self, iteration, name="agent0", seconds=120, folder="run"):
         """Until so many iterations are on disk, there."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            progress, _ = read_checkpoint(self.run_folder(name))
+            progress, _ = read_checkpoint(self.folder / "peers" / name / folder)
             if progress.warmed + progress.drawn >= iteration:
                 return
             assert self.processes[name].poll() is None, self.said()

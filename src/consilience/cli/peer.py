@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import logging
+import os
 import signal
 import sys
 import threading
@@ -34,7 +35,7 @@ from .run import complete_set
 STATUS = "status.json"
 LOG = "peer.log"
 LINE_SECONDS = 10.0
-HARD_STOP = 128 + signal.SIGTERM
+TURNED_AWAY = "off,zenoh_link_tls::unicast=warn,zenoh::net::routing::interceptor::access_control=info"
 
 
 def peer(
@@ -80,7 +81,7 @@ def peer(
             member = _member(agent, patience, quiet)
     from ..peering import Excluded, Stopped
 
-    with _logged(agent, quiet), redirect_stdout(sys.stderr), errors_are_said():
+    with _logged(agent, quiet), _zenoh_on_stderr(), redirect_stdout(sys.stderr), errors_are_said():
         try:
             done = _run(member)
         except Stopped as reason:
@@ -213,6 +214,21 @@ def _logged(agent: AgentFile, quiet: bool) -> Iterator[None]:
         for handler in handlers:
             log.removeHandler(handler)
             handler.close()
+
+
+@contextmanager
+def _zenoh_on_stderr() -> Iterator[None]:
+    """Whom Zenoh turns away at the door is said on stderr; left to itself, it would write to stdout."""
+    os.environ.setdefault("NO_COLOR", "1")
+    require("zenoh", "peers").init_log_from_env_or(TURNED_AWAY)
+    sys.stdout.flush()
+    stdout = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        os.dup2(stdout, 1)
+        os.close(stdout)
 
 
 class _Shown:

@@ -338,7 +338,7 @@ class Member:
         """What to do where agents are gone."""
         task, segment, lost = self.task, self._segment, self._lost()
         assert segment is not None
-        if not lost or task.on_loss == "wait" or self.board.own.stop:
+        if not set(lost) - set(self.board.own.without) or task.on_loss == "wait" or self.board.own.stop:
             return
         gone = f"{', '.join(lost)} {'was' if len(lost) == 1 else 'were'} lost"
         if task.on_loss == "stop":
@@ -378,7 +378,7 @@ class Member:
             **self.meter.report(),
             "neighbors": {name: "up" if is_up else "lost" for name, is_up in self._alive.items()},
             "waiting_for": [self.place.names[waiting[0]]] if waiting is not None else missing,
-            "refused": sum(self.mailbox.refused.values()),
+            "refused": sum(self.mailbox.refused.values()) + sum(self.board.refused.values()),
             "without": list(self._segment.without) if self._segment is not None else [],
         }
         self._show(status_of(self.place, replace(self.board.own, report=report), self.board))

@@ -4,7 +4,8 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak lint format bench bench-accuracy bench-theory bench-store docs-experiments docs lock clean
+.PHONY: help demo test soak lint format bench bench-accuracy bench-theory bench-store bench-peers docs-experiments docs
+.PHONY: lock clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -47,6 +48,9 @@ bench-theory: $(VENV)/.ready  ## the paper's theorems, measured: docs/theory.md
 
 bench-store: $(VENV)/.ready  ## memory and time of keeping 10⁵ draws of 10⁴ parameters on disk (4 GB)
 	$(BIN)/python -m benchmarks.store
+
+bench-peers: $(VENV)/.ready  ## agents as processes: rounds over a bare exchange, draws and bytes over simulate
+	$(BIN)/python -m benchmarks.peers
 
 docs-experiments: $(VENV)/.ready  ## docs/experiments.md and its figures, from the records in docs/experiments
 	$(BIN)/python -m benchmarks.experiments

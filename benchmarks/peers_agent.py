@@ -1,0 +1,200 @@
+"""One of the agents that `benchmarks.peers` starts: does what it is told, line by line, and says how long that took.
+
+    python -m benchmarks.peers_agent FOLDER NAME    (with a job as JSON in every line of stdin)
+
+It has two Zenoh sessions with the same configuration, mutual TLS and access control. Over one goes the runtime: a
+compiled loop that calls out for every round. Over the other goes the floor: a loop in Python that puts as many bytes
+and takes what comes from Zenoh's own channel, with nothing looked at.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import zenoh
+
+import consilience as cs
+from consilience.experiments.digits import AGENTS as SIZE
+from consilience.experiments.digits import INIT, POSTERIOR, bundled_digits
+from consilience.peering import Member, Task
+from consilience.runtimes.lanes import AGENTS
+from consilience.runtimes.peers.collectives import Collectives
+from consilience.runtimes.peers.mailbox import Mailbox
+from consilience.runtimes.peers.neighbors import PeerNeighbors
+from consilience.runtimes.peers.session import Credentials, Links, Place, configuration
+from consilience.sampling import Length
+
+NAMES = tuple(f"agent{k}" for k in range(SIZE))
+PARTS = ("key", "certificate", "authority")  # of an agent's credentials, a file each
+NETWORK = cs.Network.ring(SIZE)
+WARM_UP = 20  # rounds, after which all agents are at it
+SAMPLERS = {
+    "mala": cs.mala(0.02, inverse_mass_matrix=1.0),
+    "nuts": cs.nuts(0.04, inverse_mass_matrix=1.0),
+}
+
+
+def place_of(name: str, run_id: str, ports: list[int]) -> Place:
+    endpoints = dict(zip(NAMES, (f"tls/127.0.0.1:{port}" for port in ports), strict=True))
+    neighbors = {NAMES[k]: endpoints[NAMES[k]] for k in NETWORK.neighbors(NAMES.index(name))}
+    return Place(run_id, name, NAMES, endpoints[name], neighbors)
+
+
+class Runtime:
+    """Rounds as samplers have them."""
+
+    def __init__(self, place: Place, credentials: Credentials) -> None:
+        self._there: set[str] = set()
+        numbers = {name: NAMES.index(name) for name in place.neighbors}
+        self.mailbox = Mailbox(
+            bytes.fromhex(place.run_id),
+            NAMES,
+            [*numbers.values()],
+            lambda neighbor, raw: self._links.send("round", NAMES[neighbor], raw),
+        )
+        self._links = Links(
+            place,
+            credentials,
+            lambda _, sender, raw: self.mailbox.arrive(numbers[sender], raw),
+            lambda name, _: self._there.add(name),
+            lambda: b"",
+        )
+        _wait(lambda: self._there == set(place.neighbors))
+        self.mailbox.begin(1)
+        neighbors = PeerNeighbors(Collectives(self.mailbox, NETWORK, place.index), NETWORK, place.index)
+        self._loops = {
+            "gossip": self._loop(lambda v, count: neighbors.mix(v, count)),
+            "sum": self._loop(lambda v, count: jax.lax.fori_loop(0, count, lambda _, w: neighbors.total(w) / SIZE, v)),
+        }
+
+    @staticmethod
+    def _loop(function: Callable[[jax.Array, jax.Array], jax.Array]) -> Any:
+        """Compiled under a `vmap` of one agent within one of one chain, as in runtimes/loop.py."""
+        lanes = jax.vmap(jax.vmap(function, in_axes=(0, None), axis_name=AGENTS), in_axes=(0, None))
+        return jax.jit(lanes)
+
+    @property
+    def sent(self) -> tuple[int, int]:
+        """Bytes, and those of the payload."""
+        return self.mailbox.bytes, self.mailbox.payload
+
+    def rounds(self, kind: str, dimension: int, count: int) -> None:
+        start = jnp.asarray(np.random.default_rng(0).standard_normal((1, 1, dimension)), jnp.float32)
+        self._loops[kind](start, jnp.int32(count)).block_until_ready()
+
+
+class Floor:
+    """The same bytes over the same links, and no more."""
+
+    sent = (0, 0)  # not counted
+
+    def __init__(self, place: Place, credentials: Credentials) -> None:
+        self._session = zenoh.open(zenoh.Config.from_json5(json.dumps(configuration(place, credentials))))
+        self._from = {
+            NAMES.index(name): self._session.declare_subscriber(place.key("round", name, place.name))
+            for name in place.neighbors
+        }
+        self._to = {
+            NAMES.index(name): self._session.declare_publisher(
+                place.key("round", place.name, name),
+                congestion_control=zenoh.CongestionControl.BLOCK,
+                reliability=zenoh.Reliability.RELIABLE,
+                express=True,
+            )
+            for name in place.neighbors
+        }
+        tree = NETWORK.tree
+        self._children = tree.children(place.index)
+        self._parents = [] if place.index == tree.root else [tree.parent[place.index]]
+        _wait(lambda: all(publisher.matching_status.matching for publisher in self._to.values()))
+
+    def rounds(self, kind: str, dimension: int, count: int) -> None:
+        raw = bytes(4 * dimension)
+        one = {"gossip": self._gossip, "sum": self._sum}[kind]
+        for _ in range(count):
+            one(raw)
+
+    def _gossip(self, raw: bytes) -> None:
+        for publisher in self._to.values():
+            publisher.put(raw)
+        for subscriber in self._from.values():
+            subscriber.recv().payload.to_bytes()
+
+    def _sum(self, raw: bytes) -> None:
+        for senders, receivers in ((self._children, self._parents), (self._parents, self._children)):
+            for agent in senders:
+                self._from[agent].recv().payload.to_bytes()
+            for agent in receivers:
+                self._to[agent].put(raw)
+
+
+def _wait(is_so: Callable[[], bool]) -> None:
+    while not is_so():
+        time.sleep(0.02)
+
+
+class Agent:
+    """What can be asked for."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._name = name
+        self._credentials = Credentials(*(folder / f"{name}-{part}.pem" for part in PARTS))
+        self._open: dict[str, Any] = {}
+
+    def rounds(self, by: str, run_id: str, ports: list[int], kind: str, dimension: int, count: int) -> dict[str, Any]:
+        """Of the runtime or the floor: seconds, and what was handed to Zenoh."""
+        if by not in self._open:
+            place = place_of(self._name, run_id, ports)
+            self._open[by] = {"runtime": Runtime, "floor": Floor}[by](place, self._credentials)
+        one = self._open[by]
+        one.rounds(kind, dimension, WARM_UP)
+        size, payload = one.sent
+        began = time.perf_counter()
+        one.rounds(kind, dimension, count)
+        seconds = time.perf_counter() - began
+        return {"seconds": seconds, "bytes": one.sent[0] - size, "payload": one.sent[1] - payload}
+
+    def sample(self, sampler: str, run_id: str, ports: list[int], folder: str, draws: int) -> dict[str, Any]:
+        """A run, as `consilience peer` has it: seconds of its draws, and the bytes of all agents."""
+        place = place_of(self._name, run_id, ports)
+        train, _ = bundled_digits()
+        batch = cs.shard(train, SIZE, by="label")[place.index]
+        task = Task(POSTERIOR, batch, NETWORK, SAMPLERS[sampler], Length(draws, 0, 1, 1, 0), INIT)
+        run = Member(place, self._credentials, task, Path(folder) / self._name, lambda _: None).run()
+        return {"seconds": run.seconds, "bytes": run.traffic.bytes}
+
+    def do(self, job: Mapping[str, Any]) -> dict[str, Any]:
+        arguments = {key: value for key, value in job.items() if key != "job"}
+        return {"rounds": self.rounds, "sample": self.sample}[job["job"]](**arguments)
+
+
+def _jobs(jobs: queue.SimpleQueue[dict[str, Any]]) -> None:
+    """Until the one who gives them is gone; a round would wait for ever then."""
+    for line in sys.stdin:
+        jobs.put(json.loads(line))
+    os._exit(0)
+
+
+def main() -> None:
+    jax.config.update("jax_cpu_enable_async_dispatch", False)  # as `consilience peer` does
+    folder, name = sys.argv[1:]
+    agent = Agent(Path(folder), name)
+    jobs: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    threading.Thread(target=_jobs, args=(jobs,), daemon=True).start()
+    while True:
+        print(json.dumps(agent.do(jobs.get())), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -538,7 +538,6 @@ WRITTEN = {  # signed by b itself
     "an identity that is a list": (altered(identity=["x"]), "whose identity is"),
     "an identity of numbers": (altered(identity={"x": 1}), "something else than text"),
     "a report that is a text": (altered(report="well"), "whose report is 'well'"),
-    "a report that is nested": (altered(report={"x": nested(900)}), "a report that is too deep"),
     "somebody else's name": (card("d").to_bytes(), "a card of 'd' that b has signed"),
 }
 

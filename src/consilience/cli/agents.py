@@ -232,7 +232,7 @@ def check_endpoint(what: str, endpoint: Any) -> str:
     return str(endpoint)
 
 
-def _dialed(endpoint: str) -> str:
+def dialed(endpoint: str) -> str:
     """As Zenoh 1.10 connects to it. It would look for an IPv6 address with its brackets in the certificate.
 
     The port comes after the last colon for it, so that the brackets are not needed.
@@ -277,7 +277,7 @@ def _neighbors(table: AgentTable, network: Network, kind: str, given: Mapping[st
             f'[neighbors] {" and ".join(wrong)}: "{kind}" links {table.name} with {", ".join(wanted) or "nobody"}. '
             f'Write a line for each of them and no other: {wanted[0] if wanted else "a"} = "tls/10.0.0.1:7447".'
         )
-    return {name: _dialed(check_endpoint(f"[neighbors] {name}", given[name])) for name in wanted}
+    return {name: dialed(check_endpoint(f"[neighbors] {name}", given[name])) for name in wanted}
 
 
 def _files(folder: Path, who: str, name: str, table: AgentTable | ObserverTable) -> dict[str, Path]:
@@ -402,6 +402,6 @@ def read_observer(path: Path) -> ObserverFile:
     given = tables.get("agents", {})
     if set(given) != set(table.names):
         raise ValueError('[agents] needs a line for each of names and no other: a = "tls/10.0.0.1:7447".')
-    agents = {name: _dialed(check_endpoint(f"[agents] {name}", given[name])) for name in table.names}
+    agents = {name: dialed(check_endpoint(f"[agents] {name}", given[name])) for name in table.names}
     files = _files(path.parent, "observer", "the observer", table)
     return ObserverFile(path=path, run_id=table.run, names=tuple(table.names), agents=agents, **files)

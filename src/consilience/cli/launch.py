@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,12 +20,14 @@ from ..results.stored import load
 from .agents import AGENT
 from .ending import FAILED, INTERRUPTED, end, errors_are_said
 from .output import QUIET, print_json, run_data, run_text
-from .peer import STATUS
+from .peer import LINE_SECONDS, STATUS
 from .run import complete_set
 from .status import agent_folders, status_text
+from .toml import read_toml
 
 REFRESH = 1.0  # seconds between two looks
-LINE_SECONDS = 10.0
+MOST_WORDS = 100  # lines of an agent that are remembered
+MOST_STARTS = 100  # of one agent
 
 
 def launch(
@@ -54,19 +57,21 @@ def launch(
         options = [option for change in changes or [] for option in ("--set", change)]
         options += [] if on_loss is None else ["--on-loss", on_loss]
         options += [] if patience is None else ["--patience", str(patience)]
-        crew = Crew(folders, data, options, restarts=on_loss != "continue-without")
+        told = on_loss or read_toml(next(iter(folders.values())) / AGENT).get("agent", {}).get("on_loss")
+        crew = Crew(folders, data, options, restarts=told != "continue-without")
     with errors_are_said(FAILED):
         codes = crew.run(quiet)
-    bad = {name: code for name, code in codes.items() if code}
+    bad = {name: code for name, code in codes.items() if code and not (code < 0 and crew.results)}
     if bad:
         worst = INTERRUPTED if set(bad.values()) == {INTERRUPTED} else max(bad.values())
-        end(worst, *(f"{name}: {crew.last_words(name)}" for name in bad))
-    paths = {name: json.loads(crew.results[name])["paths"]["run"] for name in folders}
+        end(abs(worst), *(f"{name}: {crew.last_words(name)}" for name in bad))
+    paths = {name: json.loads(crew.results[name])["paths"]["run"] for name in folders if name in crew.results}
     done = load(next(iter(paths.values())))
     if as_json:
         print_json({**run_data(done), "paths": paths})
     else:
-        print(run_text(done), *(f"{name:<8}{path}" for name, path in paths.items()), sep="\n")
+        width = max(map(len, paths))
+        print(run_text(done), *(f"{name:<{width}}  {path}" for name, path in paths.items()), sep="\n")
 
 
 class Crew:
@@ -87,6 +92,9 @@ class Crew:
         self._words: dict[str, list[str]] = {}
         self.results: dict[str, str] = {}
         self._stopping = False
+        self._readers: list[threading.Thread] = []
+        self._starts: Counter[str] = Counter()
+        self._began = time.time()
 
     def run(self, quiet: bool) -> dict[str, int]:
         """Until all have ended; their exit codes."""
@@ -100,6 +108,8 @@ class Crew:
                 if not quiet and time.monotonic() - spoke >= (REFRESH if sys.stderr.isatty() else LINE_SECONDS):
                     spoke = time.monotonic()
                     self._show()
+        for thread in self._readers:
+            thread.join(5)
         return {name: process.returncode for name, process in self._processes.items()}
 
     def last_words(self, name: str) -> str:
@@ -114,20 +124,24 @@ class Crew:
             start_new_session=True,  # Ctrl-C is for this process, which passes it on
         )
         self._processes[name], self._words[name] = process, []
+        self._starts[name] += 1
 
         def read_result() -> None:
             assert process.stdout is not None
-            text = process.stdout.read()
+            with process.stdout as output:
+                text = output.read()
             if text:
                 self.results[name] = text
 
         def read_words() -> None:
             assert process.stderr is not None
-            for line in process.stderr:
-                self._words[name].append(line.rstrip())
+            with process.stderr as output:
+                for line in output:
+                    self._words[name] = [*self._words[name][-MOST_WORDS:], line.rstrip()]
 
         for work in (read_result, read_words):
-            threading.Thread(target=work, daemon=True).start()
+            self._readers.append(threading.Thread(target=work, daemon=True))
+            self._readers[-1].start()
 
     def _look_after(self, quiet: bool) -> None:
         """Start again what was killed; what has failed ends all."""
@@ -135,11 +149,11 @@ class Crew:
             code = process.poll()
             if code is None or code == 0 or self._stopping:
                 continue
-            if code < 0 and self._restarts:
+            if code < 0 and self._restarts and self._starts[name] < MOST_STARTS:
                 if not quiet:
                     print(f"{name} was killed (signal {-code}): starting it again", file=sys.stderr, flush=True)
                 self._start(name)
-            elif code > 0:
+            elif code > 0 or self._restarts:
                 self._stop(signal.SIGINT)
 
     def _stop(self, number: int) -> None:
@@ -166,7 +180,8 @@ class Crew:
                 signal.signal(number, handler)
 
     def _show(self) -> None:
-        known = [path for folder in self._folders.values() if (path := folder / STATUS).exists()]
+        files = [folder / STATUS for folder in self._folders.values()]
+        known = [path for path in files if path.exists() and path.stat().st_mtime > self._began]
         if known:
             newest = max(known, key=lambda path: path.stat().st_mtime)
             text = status_text(json.loads(newest.read_text(encoding="utf-8")))

@@ -6,6 +6,7 @@ import inspect
 import json
 import logging
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -21,7 +22,6 @@ import typer
 
 from .._extras import require
 from ..results import Run
-from ..results.files import write_whole
 from ..sampling import Length
 from .agents import ON_LOSS, AgentFile, read_agent
 from .build import model_of, sampler_from
@@ -72,6 +72,8 @@ def peer(
     changes = [*(changes or []), *([] if on_loss is None else [f"agent.on_loss={json.dumps(on_loss)}"])]
     with errors_are_said():
         _check_on_loss(on_loss)
+        if not 0 < patience < float("inf"):
+            raise ValueError(f"--patience {patience}: a number of seconds is needed. Write --patience 30.")
         _check_extras()
         agent = read_agent(file, data, changes)
         agent.identity()
@@ -208,12 +210,22 @@ def _logged(agent: AgentFile, quiet: bool) -> Iterator[None]:
     log.setLevel(logging.INFO)
     for handler in handlers:
         log.addHandler(handler)
+    callbacks = logging.getLogger("jax._src.callback")
+    callbacks.addFilter(_is_not_ours)
     try:
         yield
     finally:
+        callbacks.removeFilter(_is_not_ours)
         for handler in handlers:
             log.removeHandler(handler)
             handler.close()
+
+
+def _is_not_ours(record: logging.LogRecord) -> bool:
+    """jax reports what a callback raises; that an epoch has ended is no error."""
+    from ..runtimes.peers.mailbox import Interrupted
+
+    return not (record.exc_info and isinstance(record.exc_info[1], Interrupted))
 
 
 @contextmanager
@@ -242,7 +254,9 @@ class _Shown:
     def __call__(self, status: Mapping[str, Any]) -> None:
         from ..peering.status import described
 
-        write_whole(self._file, json.dumps({**status, "time": time.time()}).encode())
+        partial = self._file.with_suffix(".partial")
+        partial.write_text(json.dumps({**status, "time": time.time()}), encoding="utf-8")
+        partial.replace(self._file)
         if self._quiet:
             return
         own = status["agents"][status["told_by"]]
@@ -263,6 +277,7 @@ def _terminal_line() -> Callable[[str], None] | None:
         return None
 
     def show(line: str) -> None:
-        print(f"\r\x1b[2K{line}", end="", file=sys.stderr, flush=True)
+        width = shutil.get_terminal_size().columns - 1
+        print(f"\r\x1b[2K{line[:width]}", end="", file=sys.stderr, flush=True)
 
     return show

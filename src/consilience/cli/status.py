@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .agents import AGENT, OBSERVER, check_endpoint, read_observer
+from .agents import AGENT, OBSERVER, check_endpoint, dialed, read_observer
 from .ending import end, errors_are_said
 from .output import print_json
 from .peer import STATUS
@@ -85,7 +85,7 @@ def _in_folder(folder: Path) -> dict[str, Any] | None:
 def _at_endpoint(endpoint: str, observer: Path | None) -> dict[str, Any] | None:
     from ..runtimes.peers.session import Credentials, ask
 
-    check_endpoint("the endpoint", endpoint)
+    endpoint = dialed(check_endpoint("the endpoint", endpoint))
     if observer is None:
         raise ValueError(
             f"an agent answers an observer only. Write consilience status {endpoint} --observer DIR/observer."

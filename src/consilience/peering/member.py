@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from hashlib import sha256
@@ -28,7 +29,7 @@ from ..runtimes.peers.board import Board, Card
 from ..runtimes.peers.certificates import Identity, Verifier
 from ..runtimes.peers.mailbox import Interrupted, Mailbox, OutOfStep
 from ..runtimes.peers.masks import KeyPair, Masks
-from ..runtimes.peers.session import Credentials, Links, Place
+from ..runtimes.peers.session import Credentials, Links, Place, check_free
 from ..samplers import OneShot
 from ..sampling import MOST_REDONE, take
 from .segment import Meeting, Segment, Stopped, Task, finished, given_up, is_connected, segment_folder
@@ -95,18 +96,22 @@ class Member:
 
     def run(self) -> Run:
         """Take part until the run is complete; the run as this agent has it."""
-        without = given_up(self.folder)
+        check_free(self.place.listen)
+        without = given_up(self.folder, self.place.run_id)
         there = finished(self._folder_of(without), self.task.length)
         if there is not None:
+            self._say_complete()
             return there
         self._enter(without)
         self.board.update(without=without)
-        self._links = Links(self.place, self._credentials, self._arrive, self._see, self._answer)
-        self.board.open()
         status = "interrupted"
         try:
+            self._connect()
             while True:
-                segment, meeting = self._meet()
+                found = self._meet()
+                if found is None:
+                    break
+                segment, meeting = found
                 try:
                     self._run_epoch(segment, meeting)
                     self._wait_for_the_others(segment, meeting)
@@ -117,7 +122,7 @@ class Member:
             self.board.update(phase="complete")
         except Stopped:
             self.board.update(phase="stopped")
-            raise Stopped(self.board.own.stop) from None
+            raise Stopped(self.board.own.stop or "another agent asked for it") from None
         except Exception as error:
             if not isinstance(error, Excluded):
                 self.board.update(phase="failed", stop=self.board.own.stop or self._blame(error))
@@ -125,10 +130,24 @@ class Member:
         finally:
             assert self._segment is not None
             self._segment.store.finish(status)
+            self._disconnect()
+        return stored_run(self._segment.folder)
+
+    def _connect(self) -> None:
+        self._links = Links(self.place, self._credentials, self._arrive, self._see, self._answer)
+        self.board.open()
+
+    def _disconnect(self) -> None:
+        if self._links is not None:
             time.sleep(LINGER)
             self.board.close()
             self._links.close()
-        return stored_run(segment.folder)
+
+    def _say_complete(self) -> None:
+        """To an agent that was gone when the others found that all had ended."""
+        self.board.update(phase="complete")
+        self._connect()
+        self._disconnect()
 
     def ask_to_stop(self, reason: str) -> None:
         """All agents end at the next chunk, or now where one of them is stuck."""
@@ -149,16 +168,18 @@ class Member:
 
     # --- meeting -----------------------------------------------------------------------------------------
 
-    def _meet(self) -> tuple[Segment, Meeting]:
-        """Until all agents are ready for one and the same epoch."""
+    def _meet(self) -> tuple[Segment, Meeting] | None:
+        """Until all agents are ready for one and the same epoch; None, if they have done it all already."""
         while True:
             cards = self.board.cards
             self._check_wishes(cards)
             own = self.board.own
-            without = tuple(sorted({name for card in cards.values() for name in card.without}))
-            segment = self._enter(without)
+            segment = self._enter(self._decided(cards))
             others = [card for name, card in cards.items() if name != own.name and name in segment.names]
-            epoch = self._next_epoch(others)
+            has_all = segment.store.progress.drawn >= self.task.length.num_samples
+            if has_all and any(card.phase == "complete" for card in others):
+                return None
+            epoch = self._next_epoch(own, others)
             if self._key is None or self._key[0] != epoch:
                 self._key = (epoch, KeyPair())
             linked = all(self._alive[name] for name in self.place.neighbors if name in segment.names)
@@ -167,21 +188,32 @@ class Member:
                 "phase": "ready" if linked else "joining",
                 "bases": segment.store.bases,
                 "attempt": max([self._attempt, *(card.attempt for card in others)]),
-                "without": without,
+                "without": tuple(sorted({*own.without, *segment.without})),
                 "key": self._key[1].public.hex(),
                 "identity": segment.alike,
             }
             if any(getattr(own, name) != value for name, value in says.items()):
                 own = self.board.update(**says)
-            crew = [own, *(card for card in others if card.identity)]  # one that just came has not said who it is
+            crew = [own, *(card for card in others if self._is_here(card, segment))]
             is_whole = len(crew) == len(segment.names) and self._are_alike(crew)
             if is_whole and all(card.epoch == epoch and card.phase in STARTABLE for card in crew):
                 return segment, self._meeting(segment, crew)
             self.board.wait(LOOK)
 
-    def _next_epoch(self, others: list[Card]) -> int:
-        if not self._has_met:  # an epoch that has begun has begun without this agent
-            begun = [card.epoch + 1 for card in others if card.phase in STARTABLE[1:]]
+    def _is_here(self, card: Card, segment: Segment) -> bool:
+        """Whether it has said who it is, is still there, and is where this agent is: others may come later, or earlier,
+        to think that someone is to be given up.
+        """
+        return (
+            card.identity.get("agent.without") == segment.alike["agent.without"]
+            and card.phase not in ("stopped", "complete")
+            and (not self.task.mask or bool(card.key))
+        )
+
+    def _next_epoch(self, own: Card, others: list[Card]) -> int:
+        if not self._has_met:  # an epoch that has begun has begun without this agent, unless it had said to be ready
+            ready = own.epoch if own.phase == "ready" else -1
+            begun = [card.epoch + 1 for card in others if card.phase in STARTABLE[1:] and card.epoch != ready]
             self._floor = max([self._floor, *begun])
         return max([self._floor, *(card.epoch for card in others)])
 
@@ -196,19 +228,34 @@ class Member:
             assert self._key is not None
             keys = [bytes.fromhex(card.key) for card in crew]
             masks = Masks(self._key[1], segment.names.index(self.place.name), keys, digest)
-        # All save at the same iterations, so this is the least of the newest, unless a disk was lost or put back.
-        base = max({0}.union(set.intersection(*(set(card.bases) for card in crew))))
+        # All save at the same iterations, so this is the least of the newest.
+        base = max(set.intersection(*(set(card.bases) for card in crew)))
         return Meeting(epoch, base, attempt, masks, int.from_bytes(digest[:7], "big"))
 
     def _are_alike(self, crew: list[Card]) -> bool:
         """Refuse to start with agents that run something else; in the midst of a run, wait for others."""
-        lines = differences(sorted(crew, key=lambda card: self.place.names.index(card.name)))
+        crew = sorted(crew, key=lambda card: self.place.names.index(card.name))
+        lines = differences(crew)
         if not lines:
-            return True
+            return self._have_a_base(crew)
         text = "the agents do not run the same thing:\n" + "\n".join(f"  {line}" for line in lines)
         if not self._has_met:
             raise ValueError(f"{text}\nGive all agents the same settings, model and versions, and start them again.")
         self._say_once(text)  # it is the newcomer who has to go
+        return False
+
+    def _have_a_base(self, crew: list[Card]) -> bool:
+        """Whether there is an iteration that all can go back to; not where one has lost its folder."""
+        if set.intersection(*(set(card.bases) for card in crew)):
+            return True
+        newest = ", ".join(f"{card.name} at {max(card.bases)}" for card in crew)
+        text = f"the agents have no iteration in common that they could go back to: {newest}."
+        if not self._has_met:
+            raise ValueError(
+                f"{text} Put back the folder run of the one that is behind; or let all agents delete theirs, and start "
+                f"over: the draws will be the same."
+            )
+        self._say_once(text)
         return False
 
     # --- running -----------------------------------------------------------------------------------------
@@ -267,7 +314,7 @@ class Member:
         while True:
             cards = [card for name, card in self.board.cards.items() if name in segment.names]
             done = {card.name for card in cards if card.epoch == meeting.epoch and card.phase in ("done", "complete")}
-            gone = set() if self.task.on_loss == "wait" else set(self._lost())
+            gone = set(self._lost()) if self.task.on_loss == "continue-without" else set()
             if done | gone == set(segment.names) or any(card.phase == "complete" for card in cards):
                 return
             if any(card.epoch > meeting.epoch for card in cards):
@@ -309,54 +356,69 @@ class Member:
         cards = self.board.cards
         own = self.board.own
         # One that has ended says so for a while; that is not for those who come after it.
-        wishes = [card.stop for card in cards.values() if card.stop and (self._has_met or card.phase not in ENDED)]
+        members = self._segment.names if self._segment is not None else self.place.names
+        crew = [card for card in cards.values() if card.name in members]
+        wishes = [card.stop for card in crew if card.stop and (self._has_met or card.phase not in ENDED)]
         wish = next(iter(wishes), "")
         if wish and not own.stop:
             own = self.board.update(stop=wish)
         if self._running is not None:
             epoch, segment = self._running
-            for card in cards.values():
-                if card.name in segment.names and card.epoch > epoch:
+            for card in crew:
+                if card.epoch > epoch:
                     self.mailbox.end(Interrupted(f"{card.name} asks for a new start"))
-                if not set(card.without) <= set(segment.without):
-                    self.mailbox.end(Interrupted(f"{card.name} gives up {', '.join(card.without)}"))
+            if self._decided(cards) != segment.without:
+                self.mailbox.end(Interrupted("an agent is given up"))
             if own.stop and self.mailbox.waiting_for is not None:
                 self.mailbox.end(Interrupted(own.stop))
-        if self._has_met and own.phase in ("joining", "ready", "running"):
+        if self._has_met and own.phase in (*STARTABLE[:2], "joining", *["done"] * (self.task.on_loss == "stop")):
             self._judge_losses()
 
     def _lost(self) -> list[str]:
         """The agents that nothing has been heard of for long, over whatever way."""
         assert self._segment is not None
+        patience = max(self.task.patience, self.mailbox.patience)
         return [
             name
             for name in self._segment.names
-            if name != self.place.name and not self._alive.get(name) and self.board.silence(name) > self.task.patience
+            if name != self.place.name and not self._alive.get(name) and self.board.silence(name) > patience
         ]
 
     def _judge_losses(self) -> None:
         """What to do where agents are gone."""
-        task, segment, lost = self.task, self._segment, self._lost()
+        segment, lost = self._segment, self._lost()
         assert segment is not None
-        if not set(lost) - set(self.board.own.without) or task.on_loss == "wait" or self.board.own.stop:
-            return
-        gone = f"{', '.join(lost)} {'was' if len(lost) == 1 else 'were'} lost"
-        if task.on_loss == "stop":
-            self.ask_to_stop(f"{self.place.name}: {gone}")
-            return
-        names = tuple(name for name in segment.names if name not in lost)
-        members = tuple(self.place.names.index(name) for name in names)
-        fewest = 3 if task.mask else 2
-        if 2 * len(members) <= len(self.place.names) or len(members) < fewest:
-            self._say_once(
-                f"{gone}, and {len(members)} of {len(self.place.names)} agents are too few to go on: waiting"
-            )
-        elif not is_connected(task.network, members):
-            self._say_once(f"{gone}, and the others cannot reach each other without: waiting")
+        if self.task.on_loss == "stop" and lost and not self.board.own.stop:
+            self.ask_to_stop(f"{self.place.name}: {', '.join(lost)} {'was' if len(lost) == 1 else 'were'} lost")
+        if self.task.on_loss == "continue-without":
+            gives_up = tuple(sorted({*segment.without, *lost}))
+            if gives_up != self.board.own.without:  # also where one is heard of again, before the others gave it up
+                self._say(f"gives up {', '.join(gives_up) or 'nobody'}")
+                self.board.update(without=gives_up)
+
+    def _decided(self, cards: Mapping[str, Card]) -> tuple[str, ...]:
+        """The agents that are left out: those that more than half of all have given up, if the rest can go on.
+
+        More than half, so that two parts of a network that is cut in two cannot both go on, and no agent alone decides
+        over another.
+        """
+        assert self._segment is not None
+        known = self._segment.without
+        if self.task.on_loss != "continue-without":
+            return known
+        votes = Counter(name for card in cards.values() if card.name not in known for name in card.without)
+        found = {*known, *(name for name, count in votes.items() if 2 * count > len(self.place.names))}
+        if found == set(known):
+            return known
+        members = tuple(k for k, name in enumerate(self.place.names) if name not in found)
+        gone = ", ".join(sorted(found))
+        if len(members) < (3 if self.task.mask else 2):
+            self._say_once(f"{gone} are gone, and the rest are too few to go on: waiting")
+        elif not is_connected(self.task.network, members):
+            self._say_once(f"without {gone} the others cannot reach each other: waiting")
         else:
-            self._say(f"{gone}: going on without")
-            self.board.update(without=tuple(sorted({*segment.without, *lost})))
-            self.mailbox.end(Interrupted(f"{gone}, and is given up"))
+            return tuple(sorted(found))
+        return known
 
     def _check_wishes(self, cards: Mapping[str, Card]) -> None:
         """End where all are to end, or where the others are no longer waiting for this agent."""
@@ -381,7 +443,10 @@ class Member:
             "refused": sum(self.mailbox.refused.values()) + sum(self.board.refused.values()),
             "without": list(self._segment.without) if self._segment is not None else [],
         }
-        self._show(status_of(self.place, replace(self.board.own, report=report), self.board))
+        try:
+            self._show(status_of(self.place, replace(self.board.own, report=report), self.board))
+        except OSError as error:  # a full disk, a terminal that is gone: not the others' concern
+            log.debug("nothing shown: %s", error)
         return report
 
     def _missing(self) -> list[str]:

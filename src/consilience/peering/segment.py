@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from glob import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,7 +43,7 @@ from ..sampling import Length, Piece, Prepared, prepare
 ATTEMPT = "attempt"  # its name in a checkpoint
 # Recorded by every agent, and free to differ between them.
 FREE = (
-    *("format", "status", "created", "data.", "dims.", "agent.name", "model.start"),
+    *("format", "status", "created", "data.", "dims.", "model.start"),
     *("versions.python", "versions.numpy", "versions.device"),
 )
 ROWS = 2  # of the batch on which models are compared
@@ -129,6 +130,7 @@ class Segment:
             "run": place.run_id,
             "names": [*self.names],
             "without": [*self.without],
+            "mask": task.mask,
         }
         self.alike = _alike(identity, task)
         self.store = HistoryStore(
@@ -183,14 +185,14 @@ class Segment:
 
 def segment_folder(folder: Path, without: tuple[str, ...]) -> Path:
     """Beside that of all agents."""
-    return folder if not without else folder.with_name(f"{folder.name}-without-{'-'.join(without)}")
+    return folder if not without else folder.with_name(f"{folder.name}-without-{'+'.join(without)}")
 
 
-def given_up(folder: Path) -> tuple[str, ...]:
+def given_up(folder: Path, run_id: str) -> tuple[str, ...]:
     """The agents that this one has gone on without, by the folders that are there."""
-    segments = [path for path in folder.parent.glob(f"{folder.name}-without-*") if (path / RUN).exists()]
-    found = [tuple(read_run(path)["agent"]["without"]) for path in segments]
-    return max(found, key=len, default=())
+    segments = [path for path in folder.parent.glob(f"{escape(folder.name)}-without-*") if (path / RUN).exists()]
+    agents = [read_run(path)["agent"] for path in segments]
+    return max((tuple(agent["without"]) for agent in agents if agent["run"] == run_id), key=len, default=())
 
 
 def finished(folder: Path, length: Length) -> Run | None:
@@ -242,10 +244,10 @@ def _code(network: Network, ready: Prepared) -> str:
 
 def _alike(identity: dict[str, Any], task: Task) -> dict[str, str]:
     """What all agents must have alike, as text."""
-    facts = {name: str(value) for name, value in flat(identity) if not name.startswith(FREE)}
+    facts = {name: str(value) for name, value in flat(identity) if not name.startswith(FREE) and name != "agent.name"}
     columns = jax.tree_util.tree_leaves_with_path(task.batch)
     form = ", ".join(f"{jax.tree_util.keystr(path)} {leaf.dtype}{[*leaf.shape[1:]]}" for path, leaf in columns)
-    return {**facts, "columns": form, "on_loss": task.on_loss, "mask": str(task.mask).lower()}
+    return {**facts, "columns": form, "on_loss": task.on_loss}
 
 
 @contextmanager

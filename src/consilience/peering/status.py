@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -59,11 +60,11 @@ def status_of(place: Place, own: Card, board: Board) -> dict[str, Any]:
         "told_by": place.name,
         "agents": {
             name: {
+                **cards[name].report,
                 "phase": cards[name].phase,
                 "epoch": cards[name].epoch,
                 "stop": cards[name].stop,
                 "seconds_ago": 0.0 if name == own.name else round(board.silence(name), 1),
-                **cards[name].report,
             }
             if name in cards
             else {"phase": "not heard of"}
@@ -88,6 +89,8 @@ def differences(cards: Sequence[Card]) -> list[str]:
 
 
 def _cut(value: str) -> str:
+    if re.fullmatch(r"[0-9a-f]{32,}", value):  # a fingerprint says only that something differs
+        return f"{value[:8]}..."
     return value if len(value) <= MOST_SHOWN else f"{value[:MOST_SHOWN]}..."
 
 

@@ -26,7 +26,7 @@ def write_whole(path: Path, content: Any) -> None:
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def make_folder(folder: Path) -> None:
@@ -34,10 +34,10 @@ def make_folder(folder: Path) -> None:
     if not folder.is_dir():
         make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
-        _sync_folder(folder.parent)
+        sync_folder(folder.parent)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """A new name, too, has to reach the disk."""
     if not hasattr(os, "O_DIRECTORY"):
         return

@@ -8,16 +8,19 @@ one file for every iteration that somebody may still have to go back to.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
-from .files import make_folder
+from ..network import Network
+from .files import make_folder, sync_folder
 from .progress import Progress
-from .store import CHECKPOINT, Store, read_checkpoint
+from .store import CHECKPOINT, DRAWS, RUN, Store, read_checkpoint
 
 CHECKPOINTS = "checkpoints"
+FORGOTTEN = "forgotten"  # says that some have been dropped
 
 
 class HistoryStore(Store):
@@ -32,15 +35,22 @@ class HistoryStore(Store):
         """The iteration of the newest checkpoint."""
         return self.progress.iterations(self.thin)
 
+    def _begin(self, network: Network, resume: bool) -> None:
+        if not (self.folder / CHECKPOINT).exists():  # nothing was saved: there is nothing that could be mixed up
+            (self.folder / RUN).unlink(missing_ok=True)
+            shutil.rmtree(self.folder / DRAWS, ignore_errors=True)
+        super()._begin(network, resume)
+
     @property
     def bases(self) -> tuple[int, ...]:
-        """The iterations that it can go back to, besides the start."""
-        return tuple(sorted({*(int(path.stem) for path in self._kept()), self.saved} - {0}))
+        """The iterations that it can go back to: to the start as long as no checkpoint has been dropped."""
+        start = () if (self.folder / CHECKPOINTS / FORGOTTEN).exists() else (0,)
+        return tuple(sorted({*start, *(int(path.stem) for path in self._kept()), self.saved}))
 
     @property
     def is_due(self) -> bool:
         """Whether it is time to save again, as far as this agent is concerned."""
-        return super().state(dict) is not None
+        return super().state(lambda: {}) is not None
 
     def state(
         self, snapshot: Callable[[], dict[str, np.ndarray]], at_once: bool = False
@@ -69,6 +79,7 @@ class HistoryStore(Store):
         """Drop the checkpoints that nobody will go back to."""
         for path in self._kept():
             if int(path.stem) < before:
+                (self.folder / CHECKPOINTS / FORGOTTEN).touch()
                 path.unlink(missing_ok=True)
 
     def _keep(self) -> None:
@@ -88,5 +99,9 @@ def _link(there: Path, here: Path) -> None:
     """The same file under another name, in the place of what may be there."""
     partial = here.with_name(f".{here.name}.partial")
     partial.unlink(missing_ok=True)
-    os.link(there, partial)
+    try:
+        os.link(there, partial)
+    except OSError:  # some file systems know no second name
+        shutil.copyfile(there, partial)
     partial.replace(here)
+    sync_folder(here.parent)

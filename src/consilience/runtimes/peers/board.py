@@ -10,6 +10,7 @@ one agent are ordered by *incarnation*, which grows each time it is started, and
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import queue
@@ -26,9 +27,10 @@ from .certificates import Identity, Untrusted, Verifier
 from .mailbox import SAID
 
 PULSE = 1.0  # seconds between two showings
+ASLEEP = 3 * PULSE  # without one
 LENGTHS = struct.Struct("<III")
 LARGEST = 1 << 20  # bytes of a card
-REPORT_DEPTH = 4  # tables within tables
+LONGEST_WISH = 500  # characters
 MOST_WAITING = 10_000
 
 log = logging.getLogger("consilience.peers")
@@ -41,10 +43,10 @@ class Card:
     Attributes:
       epoch: the meeting it is at, or was at last.
       phase: joining, ready (to start in this epoch), running, done (with all draws on disk), complete (so are all
-        others), stopped, refused.
+        others), stopped, failed.
       bases: the iterations it could go back to when this epoch began, besides the start.
       attempt: how often agents that had taken different turns have started anew with other random numbers.
-      without: the agents that are given up.
+      without: the agents that this one gives up; they are left out when more than half of all agents do.
       stop: whether all should end, and be gone on with later.
       key: a public key of this epoch, for masks.
       identity: what all agents must have alike, as text by name.
@@ -92,8 +94,11 @@ class Card:
             raise ValueError("a card with bases that are no iterations")
         if not re.fullmatch(r"(?:[0-9a-f]{64})?", found["key"]):
             raise ValueError("a card with a key that is none")
-        if not _is_shallow(found["report"], REPORT_DEPTH):
-            raise ValueError("a card with a report that is too deep")
+        # For people, who may be shown it as it is: what is not known, or not of its kind, is left out.
+        found["report"] = {
+            name: value for name, value in found["report"].items() if name in _REPORT and _REPORT[name](value)
+        }
+        found["stop"] = _printable(found["stop"])
         return cls(**found)
 
 
@@ -104,13 +109,35 @@ _KINDS: dict[str, type] = {
     "identity": dict,
     "report": dict,
 }
-_MOST = {"epoch": 2**32}  # as messages of rounds have it
+_MOST = {"epoch": 2**32, "attempt": 2**31}  # as messages of rounds have it, and random keys
 
 
-def _is_shallow(value: Any, depth: int) -> bool:
-    """Whether at most so many lists and tables are in each other."""
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
-    return parts is None or (depth > 0 and all(_is_shallow(part, depth - 1) for part in parts))
+def _printable(text: str) -> str:
+    return "".join(letter for letter in text if letter.isprintable())[:LONGEST_WISH]
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) or value is None
+
+
+def _are_words(values: Any) -> bool:
+    return isinstance(values, list) and all(isinstance(word, str) and word.isprintable() for word in values)
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, dict) and _are_words([*value, *value.values()])
+
+
+_REPORT: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("iteration", "total", "messages", "refused"), _is_count),
+    **dict.fromkeys(("acceptance", "iterations_per_second", "rounds_per_second", "megabytes"), _is_number),
+    **dict.fromkeys(("waiting_for", "without"), _are_words),
+    "neighbors": _is_table,
+}
 
 
 class Board:
@@ -161,7 +188,8 @@ class Board:
     def close(self) -> None:
         """Show what is still to be shown, and no more."""
         self._closed = True
-        self._to_show.put(None)
+        with contextlib.suppress(queue.Full):
+            self._to_show.put_nowait(None)
         for thread in self._threads:
             thread.join(timeout=2 * PULSE)
 
@@ -192,7 +220,10 @@ class Board:
     def silence(self, name: str) -> float:
         """Seconds since an agent was heard of, over whatever way."""
         with self._lock:
-            return time.monotonic() - self._seen[name] if name in self._seen else float("inf")
+            now = time.monotonic()
+            if now - self._seen[self.own.name] > ASLEEP:
+                return 0.0  # this process itself has been asleep, and has yet to hear what there is to hear
+            return now - self._seen[name] if name in self._seen else float("inf")
 
     def wait(self, seconds: float) -> None:
         """Until a card changes, at most so long."""
@@ -268,6 +299,10 @@ class Board:
     def _pulse(self) -> None:
         while not self._closed:
             time.sleep(PULSE)
+            with self._lock:
+                now = time.monotonic()
+                if now - self._seen[self.own.name] > ASLEEP:
+                    self._seen = dict.fromkeys(self._seen, now)
             try:
                 self.update(report=self._report())
                 self._changed()

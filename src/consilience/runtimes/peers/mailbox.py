@@ -78,6 +78,7 @@ class Mailbox:
     def end(self, reason: Interrupted) -> None:
         """Whoever waits for a message, or will in this epoch, gets `reason` instead."""
         with self._arrived:
+            self.waiting_for = None
             self.ended = self.ended or reason
             self._arrived.notify_all()
 

@@ -1,6 +1,6 @@
 """The peers' twin of `Neighbors`: agents are processes, and a round is done by a call from inside of compiled code.
 
-The call is a `pure_callback`. Under a `vmap` over chains it is made once for all of them, by its rule of batching, so
+The call is a callback without side effects, as far as jax knows. Under a `vmap` over chains it is made once for all of them, by its rule of batching, so
 that one message carries all chains. Compiled code is free to order calls that do not depend on each other; those of a
 sampler do, each on the result of the one before, and where that is not so the number and the form of the next message
 tell.
@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.custom_batching import custom_vmap
+from jax.experimental.buffer_callback import buffer_callback
 
 from ...consensus import gossip, projection, relaxed_gossip
 from ...consensus.alone import Unsent
@@ -135,8 +136,14 @@ def _on_host(function: Callable[[Arrays], Arrays], shapes: tuple[jax.ShapeDtypeS
         with np.errstate(all="ignore"):  # numbers that are not finite are the sampler's to judge
             return tuple(function([np.asarray(array) for array in arrays]))
 
+    def on_buffers(_: Any, results: Any, *arrays: Any) -> None:
+        for result, value in zip(results, on_arrays(*arrays), strict=True):
+            np.asarray(result)[...] = value
+
     @custom_vmap
     def call(*leaves: jax.Array) -> tuple[jax.Array, ...]:
+        if jax.default_backend() == "cpu":  # without a copy, where the host can reach the numbers: ten times as fast
+            return tuple(buffer_callback(on_buffers, shapes)(*leaves))
         return jax.pure_callback(on_arrays, shapes, *leaves)
 
     @call.def_vmap  # type: ignore[untyped-decorator]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -154,6 +155,22 @@ def _access(place: Place) -> dict[str, Any]:
     }
 
 
+def check_free(listen: str) -> None:
+    """Refuse an endpoint that cannot be listened at, before anything takes long."""
+    host, _, port = listen.removeprefix("tls/").rpartition(":")
+    host = host.strip("[]")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind((host, int(port)))
+        except OSError as error:
+            raise OSError(
+                f"nothing can listen at {listen}: {error.strerror}. Is this agent running already? Another port is "
+                f"written in [agent] listen, and in the [neighbors] of those who dial it."
+            ) from None
+
+
 class Links:
     """An open session with all that an agent declares in it.
 
@@ -176,11 +193,14 @@ class Links:
         try:
             self.session = zenoh.open(zenoh.Config.from_json5(json.dumps(configuration(place, credentials))))
         except zenoh.ZError as error:
-            raise OSError(f"{place.name} cannot listen at {place.listen}: {error}") from None
+            reason = str(error).partition(" at /")[0]
+            raise OSError(f"{place.name} cannot listen at {place.listen}: {reason}") from None
         self._publishers = {
             (topic, name): self.session.declare_publisher(
                 place.key(topic, place.name, name),
                 congestion_control=zenoh.CongestionControl.BLOCK,
+                # Cards overtake the rounds: signs of life must not wait behind them.
+                priority=zenoh.Priority.INTERACTIVE_HIGH if topic == "board" else zenoh.Priority.DATA,
                 reliability=zenoh.Reliability.RELIABLE,
                 express=True,
             )

@@ -14,9 +14,11 @@
 
 from __future__ import annotations
 
+import math
 import struct
 import zlib
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -49,22 +51,27 @@ class Form(NamedTuple):
     digest: int
     dtypes: tuple[np.dtype, ...]
     shapes: tuple[tuple[int, ...], ...]
+    sizes: tuple[int, ...]
+    bytes: int
 
     @classmethod
     def of(cls, kind: str, arrays: Sequence[np.ndarray]) -> Form:
-        text = kind + "".join(f"|{array.dtype.str}{array.shape}" for array in arrays)
-        return cls(zlib.crc32(text.encode()), tuple(a.dtype for a in arrays), tuple(a.shape for a in arrays))
+        return _form(kind, tuple([array.dtype for array in arrays]), tuple([array.shape for array in arrays]))
 
-    @property
-    def bytes(self) -> int:
-        return sum(dtype.itemsize * _size(shape) for dtype, shape in zip(self.dtypes, self.shapes, strict=True))
+
+@lru_cache(1024)
+def _form(kind: str, dtypes: tuple[np.dtype, ...], shapes: tuple[tuple[int, ...], ...]) -> Form:
+    text = kind + "".join(f"|{dtype.str}{shape}" for dtype, shape in zip(dtypes, shapes, strict=True))
+    sizes = tuple(math.prod(shape) for shape in shapes)
+    size = sum(dtype.itemsize * count for dtype, count in zip(dtypes, sizes, strict=True))
+    return Form(zlib.crc32(text.encode()), dtypes, shapes, sizes, size)
 
 
 def pack(run: bytes, epoch: int, number: int, form: Form, arrays: Sequence[np.ndarray]) -> bytes:
     """A message."""
     flags = 0 if _all_finite(arrays) else NOT_FINITE
     header = HEADER.pack(MAGIC, run, epoch, number, form.digest, flags, form.bytes)
-    return b"".join([header, *(np.ascontiguousarray(array).data.cast("B") if array.size else b"" for array in arrays)])
+    return b"".join([header, *(np.ascontiguousarray(array).data for array in arrays)])
 
 
 def unpack(run: bytes, raw: bytes) -> Message:
@@ -88,8 +95,7 @@ def arrays_of(message: Message, form: Form) -> list[np.ndarray]:
     if message.form != form.digest or len(message.payload) != form.bytes:
         raise Malformed("it is not of the shapes and dtypes of this round")
     arrays, place = [], 0
-    for dtype, shape in zip(form.dtypes, form.shapes, strict=True):
-        count = _size(shape)
+    for dtype, shape, count in zip(form.dtypes, form.shapes, form.sizes, strict=True):
         array = np.frombuffer(message.payload, dtype, count, place).reshape(shape)
         if dtype.kind == "b" and (array.view(np.uint8) > 1).any():
             raise Malformed("it has truth values that are neither true nor false")
@@ -103,8 +109,7 @@ def arrays_of(message: Message, form: Form) -> list[np.ndarray]:
 def _all_finite(arrays: Sequence[np.ndarray]) -> bool:
     # A sum is finite where all of it is, but for overflow: the slow look is for the rare case.
     with np.errstate(all="ignore"):  # which is not worth a warning either
-        return all(np.isfinite(array.sum()) or np.isfinite(array).all() for array in arrays if array.dtype.kind == "f")
-
-
-def _size(shape: tuple[int, ...]) -> int:
-    return int(np.prod(shape, dtype=np.int64))
+        for array in arrays:
+            if array.dtype.kind == "f" and not math.isfinite(array.sum()) and not np.isfinite(array).all():
+                return False
+    return True

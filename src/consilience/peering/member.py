@@ -196,7 +196,8 @@ class Member:
                 own = self.board.update(**says)
             crew = [own, *(card for card in others if self._is_here(card, segment))]
             is_whole = len(crew) == len(segment.names) and self._are_alike(crew)
-            if is_whole and all(card.epoch == epoch and card.phase in STARTABLE for card in crew):
+            is_ready = is_whole and all(card.epoch == epoch and card.phase in STARTABLE for card in crew)
+            if is_ready and self._have_a_base(crew):  # what cards of earlier epochs say of it is of then
                 return segment, self._meeting(segment, crew)
             self.board.wait(LOOK)
 
@@ -237,7 +238,7 @@ class Member:
         crew = sorted(crew, key=lambda card: self.place.names.index(card.name))
         lines = differences(crew)
         if not lines:
-            return self._have_a_base(crew)
+            return True
         text = "the agents do not run the same thing:\n" + "\n".join(f"  {line}" for line in lines)
         if not self._has_met:
             raise ValueError(f"{text}\nGive all agents the same settings, model and versions, and start them again.")

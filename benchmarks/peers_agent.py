@@ -62,13 +62,15 @@ class Runtime:
             NAMES,
             [*numbers.values()],
             lambda neighbor, raw: self._links.send("round", NAMES[neighbor], raw),
+            lambda neighbor: self._links.pull("round", NAMES[neighbor]),
         )
         self._links = Links(
             place,
             credentials,
-            lambda _, sender, raw: self.mailbox.arrive(numbers[sender], raw),
+            lambda *_: None,
             lambda name, _: self._there.add(name),
             lambda: b"",
+            pulled=("round",),
         )
         _wait(lambda: self._there == set(place.neighbors))
         self.mailbox.begin(1)

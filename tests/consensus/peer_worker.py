@@ -25,13 +25,20 @@ def main(folder: Path, index: int, ports: list[int]) -> None:
     place = Place(RUN, names[index], names, f"tls/127.0.0.1:{ports[index]}", endpoints)
     credentials = Credentials(*(folder / f"{names[index]}.{part}" for part in ("key", "crt")), folder / "ca.crt")
     alive = dict.fromkeys(endpoints, False)
-    mailbox = Mailbox(bytes.fromhex(RUN), names, near, lambda k, raw: links.send("round", names[k], raw))
+    mailbox = Mailbox(
+        bytes.fromhex(RUN),
+        names,
+        near,
+        lambda k, raw: links.send("round", names[k], raw),
+        lambda k: links.pull("round", names[k]),
+    )
     links = Links(
         place,
         credentials,
-        lambda topic, sender, raw: mailbox.arrive(names.index(sender), raw),
+        lambda *_: None,
         alive.__setitem__,
         lambda: b"",
+        pulled=("round",),
     )
     while not all(alive.values()):
         time.sleep(0.05)

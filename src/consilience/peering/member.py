@@ -85,7 +85,8 @@ class Member:
         if identity.name != place.name:
             raise ValueError(f"the certificate is {identity.name}'s, and this is agent {place.name}.")
         numbers = [place.names.index(name) for name in place.neighbors]
-        self.mailbox = Mailbox(bytes.fromhex(place.run_id), place.names, numbers, self._send_round)
+        run = bytes.fromhex(place.run_id)
+        self.mailbox = Mailbox(run, place.names, numbers, self._send_round, self._pull_round, self._wake)
         verifier = Verifier(credentials.authority.read_bytes())
         self.board = Board(
             identity, verifier, place.names, [*place.neighbors], self._send_card, self._look, self._report
@@ -134,7 +135,7 @@ class Member:
         return stored_run(self._segment.folder)
 
     def _connect(self) -> None:
-        self._links = Links(self.place, self._credentials, self._arrive, self._see, self._answer)
+        self._links = Links(self.place, self._credentials, self._arrive, self._see, self._answer, pulled=("round",))
         self.board.open()
 
     def _disconnect(self) -> None:
@@ -147,6 +148,7 @@ class Member:
         """To an agent that was gone when the others found that all had ended."""
         self.board.update(phase="complete")
         self._connect()
+        time.sleep(LINGER)  # links that were lost take a moment
         self._disconnect()
 
     def ask_to_stop(self, reason: str) -> None:
@@ -333,11 +335,16 @@ class Member:
         assert self._links is not None
         self._links.send("board", name, raw)
 
+    def _pull_round(self, neighbor: int) -> bytes:
+        assert self._links is not None
+        return self._links.pull("round", self.place.names[neighbor])
+
+    def _wake(self, neighbor: int) -> None:
+        assert self._links is not None
+        self._links.wake("round", self.place.names[neighbor])
+
     def _arrive(self, topic: str, sender: str, raw: bytes) -> None:
-        if topic == "round":
-            self.mailbox.arrive(self.place.names.index(sender), raw)
-        else:
-            self.board.arrive(sender, raw)
+        self.board.arrive(sender, raw)
 
     def _see(self, name: str, is_there: bool) -> None:
         """A neighbour's token has come or gone."""
@@ -354,6 +361,7 @@ class Member:
 
     def _look(self) -> None:
         """At the board: whether the epoch that is running has ended."""
+        self.mailbox.tick()
         cards = self.board.cards
         own = self.board.own
         # One that has ended says so for a while; that is not for those who come after it.

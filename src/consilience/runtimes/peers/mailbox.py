@@ -46,25 +46,33 @@ class Mailbox:
       names: of all agents.
       neighbors: the numbers of those whom this one has links with.
       deliver: sends bytes to a neighbour.
+      pull: waits for the next bytes from a neighbour, in the thread that wants them, which is the fastest way; empty
+        bytes wake it. Without it, bytes come by `arrive` only.
+      wake: lets a `pull` of bytes from a neighbour return.
 
     Attributes:
-      waiting_for: whom a round is waiting for, and since when (on the monotonic clock); None: nobody.
       sent: messages and bytes handed over, headers included, and `payload`, without them.
       refused: messages dropped, by sender.
       ended: why the rounds of this epoch are over, if they are.
     """
 
     def __init__(
-        self, run: bytes, names: Sequence[str], neighbors: Sequence[int], deliver: Callable[[int, bytes], None]
+        self,
+        run: bytes,
+        names: Sequence[str],
+        neighbors: Sequence[int],
+        deliver: Callable[[int, bytes], None],
+        pull: Callable[[int], bytes] | None = None,
+        wake: Callable[[int], None] = lambda _: None,
     ) -> None:
-        self._run, self._names, self._deliver = run, names, deliver
+        self._run, self._names, self._deliver, self._pull, self._wake = run, names, deliver, pull, wake
         self._arrived = threading.Condition()
         self._kept: dict[int, list[Message]] = {neighbor: [] for neighbor in neighbors}
         self._used: dict[int, int] = {}
         self._epoch, self._number = 0, 0
         self.ended: Interrupted | None = None
         self._typical = 0.0
-        self.waiting_for: tuple[int, float] | None = None
+        self._wanted: tuple[int, float, bool] | None = None  # from whom, since when, and whether another one came
         self.messages = self.bytes = self.payload = 0
         self.refused: Counter[int] = Counter()
 
@@ -78,9 +86,11 @@ class Mailbox:
     def end(self, reason: Interrupted) -> None:
         """Whoever waits for a message, or will in this epoch, gets `reason` instead."""
         with self._arrived:
-            self.waiting_for = None
             self.ended = self.ended or reason
             self._arrived.notify_all()
+            wanted = self._wanted
+        if wanted is not None:
+            self._wake(wanted[0])
 
     def send(self, to: Sequence[int], number: int, form: Form, arrays: Sequence[np.ndarray]) -> None:
         if self.ended is not None:
@@ -97,32 +107,56 @@ class Mailbox:
         """The sender's arrays of a round; waits for them."""
         began = time.monotonic()
         stray = False
-        with self._arrived:
-            self._number = number
-            kept = self._kept[sender]
+        self._number = number
+        try:
             while True:
-                if self.ended is not None:
-                    raise self.ended
-                for message in [message for message in kept if message.round == (self._epoch, number)]:
-                    kept.remove(message)
-                    try:
-                        arrays = arrays_of(message, form)
-                    except Malformed as reason:
-                        self._refuse(sender, f"round {number}: {reason}")
-                        stray = True
-                        continue
-                    self._used[sender] = number
-                    self._settle(time.monotonic() - began)
-                    return arrays
-                self._wait(sender, began, stray)
+                with self._arrived:
+                    self._wanted = (sender, began, stray)
+                    if self.ended is not None:
+                        raise self.ended
+                    arrays, is_stray = self._taken(sender, number, form)
+                    if arrays is not None:
+                        self._settle(time.monotonic() - began)
+                        return arrays
+                    stray = stray or is_stray
+                    if self._pull is None:
+                        self._arrived.wait(PULSE)
+                if self._pull is not None:
+                    raw = self._pull(sender)
+                    if raw:
+                        self.arrive(sender, raw)
+                self.tick()
+        finally:
+            self._wanted = None
 
-    def _wait(self, sender: int, began: float, stray: bool) -> None:
-        self._arrived.wait(PULSE)
-        waited = time.monotonic() - began
-        if waited > self.patience:
-            self.waiting_for = (sender, began)
-            if stray:
-                self.ended = OutOfStep(f"{self._names[sender]} and this agent are at different steps")
+    def _taken(self, sender: int, number: int, form: Form) -> tuple[list[np.ndarray] | None, bool]:
+        """The arrays of a message that is there, if one is right; and whether one was not."""
+        kept, is_stray = self._kept[sender], False
+        for message in [message for message in kept if message.round == (self._epoch, number)]:
+            kept.remove(message)
+            try:
+                arrays = arrays_of(message, form)
+            except Malformed as reason:
+                self._refuse(sender, f"round {number}: {reason}")
+                is_stray = True
+                continue
+            self._used[sender] = number
+            return arrays, is_stray
+        return None, is_stray
+
+    @property
+    def waiting_for(self) -> tuple[int, float] | None:
+        """Whom a round has been waiting for, for long, and since when (on the monotonic clock)."""
+        wanted = self._wanted
+        if wanted is None or time.monotonic() - wanted[1] <= self.patience:
+            return None
+        return wanted[:2]
+
+    def tick(self) -> None:
+        """Look at the clock, now and then, from any thread: a wait for one who sent something else is no wait."""
+        wanted = self._wanted
+        if wanted is not None and wanted[2] and time.monotonic() - wanted[1] > self.patience:
+            self.end(OutOfStep(f"{self._names[wanted[0]]} and this agent are at different steps"))
 
     @property
     def patience(self) -> float:
@@ -130,7 +164,6 @@ class Mailbox:
         return max(SHORTEST_PATIENCE, PATIENCE * self._typical)
 
     def _settle(self, waited: float) -> None:
-        self.waiting_for = None
         self._typical += (waited - self._typical) * (0.5 if waited < self._typical else 0.1)
 
     def arrive(self, sender: int, raw: bytes) -> None:

@@ -1,9 +1,9 @@
 """The peers' twin of `Neighbors`: agents are processes, and a round is done by a call from inside of compiled code.
 
-The call is a callback without side effects, as far as jax knows. Under a `vmap` over chains it is made once for all of them, by its rule of batching, so
-that one message carries all chains. Compiled code is free to order calls that do not depend on each other; those of a
-sampler do, each on the result of the one before, and where that is not so the number and the form of the next message
-tell.
+The call is a callback without side effects, as far as jax knows. Under a `vmap` over chains it is made once for all of
+them, by its rule of batching, so that one message carries all chains. Compiled code is free to order calls that do not
+depend on each other; those of a sampler do, each on the result of the one before, and where that is not so the number
+and the form of the next message tell.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from ..._extras import require
 
 LEASE = 3000  # milliseconds without a sign of life after which a link is given up
 PATIENT = 3_600_000_000  # microseconds
+WAITING = 256  # messages; a neighbour that sends more has to wait itself
 TOPICS = ("round", "board")
 OBSERVER = "observer"
 
@@ -176,6 +177,7 @@ class Links:
 
     Args:
       arrive: called with topic, sender's name and bytes, from threads of Zenoh's.
+      pulled: topics of which messages are not brought, but wait for `pull`.
       alive: called with a neighbour's name and whether it is there, when that changes.
       answer: what to tell an observer.
     """
@@ -187,6 +189,7 @@ class Links:
         arrive: Callable[[str, str, bytes], None],
         alive: Callable[[str, bool], None],
         answer: Callable[[], bytes],
+        pulled: Sequence[str] = (),
     ) -> None:
         zenoh = require("zenoh", "peers")
         self._failure = zenoh.ZError
@@ -214,11 +217,16 @@ class Links:
         def token_of(name: str) -> Callable[[Any], None]:
             return lambda sample: alive(name, sample.kind == zenoh.SampleKind.PUT)
 
-        self._declared: list[Any] = [
-            self.session.declare_subscriber(place.key(topic, name, place.name), of(topic, name))
+        self._subscribers = {
+            (topic, name): self.session.declare_subscriber(
+                place.key(topic, name, place.name),
+                zenoh.handlers.FifoChannel(WAITING) if topic in pulled else of(topic, name),
+            )
             for topic in TOPICS
             for name in place.neighbors
-        ]
+        }
+        self._local, self._place = zenoh.Locality.SESSION_LOCAL, place
+        self._declared: list[Any] = []
         liveliness = self.session.liveliness()
         self._declared += [
             liveliness.declare_subscriber(place.key("alive", name), token_of(name), history=True)
@@ -234,6 +242,14 @@ class Links:
             self._publishers[topic, name].put(raw)
         except self._failure as error:
             log.debug("nothing sent to %s: %s", name, error)
+
+    def pull(self, topic: str, name: str) -> bytes:
+        """The next message, of a topic that is pulled."""
+        return bytes(self._subscribers[topic, name].recv().payload.to_bytes())
+
+    def wake(self, topic: str, name: str) -> None:
+        """Let a `pull` return empty bytes."""
+        self.session.put(self._place.key(topic, name, self._place.name), b"", allowed_destination=self._local)
 
     def close(self) -> None:
         self.session.close()

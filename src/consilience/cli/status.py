@@ -32,8 +32,9 @@ def status(
 
     Example: consilience status peers
 
-    A folder: what the agents there have said last, of themselves and of the others. An endpoint, tls/HOST:PORT: what
-    the agent there knows of all; it answers the observer, whose folder init has made.
+    A folder: what the agents there have said last, of themselves and of the others; where only the observer's folder is
+    left, which init has made, they are asked. An endpoint, tls/HOST:PORT: what the agent there knows of all. It answers
+    the observer, and nobody else.
     """
     with errors_are_said():
         found = _at_endpoint(place, observer) if place.startswith("tls/") else _in_folder(Path(place))
@@ -65,14 +66,14 @@ def agent_folders(folder: Path) -> dict[str, Path]:
 
 
 def _in_folder(folder: Path) -> dict[str, Any] | None:
-    """What the agents there have said last, put together: each knows best of itself."""
-    told = [
-        json.loads(path.read_text(encoding="utf-8"))
-        for place in agent_folders(folder).values()
-        if (path := place / STATUS).exists()
-    ]
+    """What the agents there have said last, put together: each knows best of itself. Where they have been handed out,
+    and the observer is still there, they are asked.
+    """
+    is_observed = (folder / OBSERVER / OBSERVER_FILE).exists()
+    places = [] if is_observed and not any(folder.glob(f"*/{AGENT}")) else [*agent_folders(folder).values()]
+    told = [json.loads(path.read_text(encoding="utf-8")) for place in places if (path := place / STATUS).exists()]
     if not told:
-        return None
+        return _asked(folder / OBSERVER) if is_observed else None
     newest = max(told, key=lambda status: status["time"])
     now = time.time()
     agents = {name: dict(agent) for name, agent in newest["agents"].items()}
@@ -83,18 +84,26 @@ def _in_folder(folder: Path) -> dict[str, Any] | None:
 
 
 def _at_endpoint(endpoint: str, observer: Path | None) -> dict[str, Any] | None:
-    from ..runtimes.peers.session import Credentials, ask
-
     endpoint = dialed(check_endpoint("the endpoint", endpoint))
     if observer is None:
         raise ValueError(
             f"an agent answers an observer only. Write consilience status {endpoint} --observer DIR/observer."
         )
+    return _asked(observer, endpoint)
+
+
+def _asked(observer: Path, endpoint: str | None = None) -> dict[str, Any] | None:
+    """What the agent at an endpoint says, or the first of all that answers."""
+    from ..runtimes.peers.session import Credentials, ask
+
     known = read_observer(observer / OBSERVER_FILE if observer.is_dir() else observer)
     credentials = Credentials(known.key, known.certificate, known.authority)
-    there = [name for name, place in known.agents.items() if place == endpoint] or known.names
-    answer = ask(known.run_id, there, endpoint, credentials, SECONDS)
-    return None if answer is None else json.loads(answer)
+    for name, place in known.agents.items():
+        if endpoint in (None, place):
+            answer = ask(known.run_id, name, place, credentials, SECONDS)
+            if answer is not None:
+                return json.loads(answer)
+    return None
 
 
 def status_text(status: Mapping[str, Any]) -> str:

@@ -14,10 +14,8 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +30,12 @@ from ..runtimes.peers.masks import KeyPair, Masks
 from ..runtimes.peers.session import Credentials, Links, Place, check_free
 from ..samplers import OneShot
 from ..sampling import MOST_REDONE, take
+from .meeting import ENDED, STARTABLE, common_base, digest_of, given_up_by_most, is_here, is_ready, next_epoch
 from .segment import Meeting, Segment, Stopped, Task, finished, given_up, is_connected, segment_folder
 from .status import Meter, differences, status_of
 
 LINGER = 1.5  # seconds in which the last card reaches the neighbours
 LOOK = 0.5  # seconds between two looks at the board
-STARTABLE = ("ready", "running", "done", "complete")
-ENDED = ("stopped", "failed", "complete")
 
 log = logging.getLogger("consilience.peers")
 
@@ -181,7 +178,7 @@ class Member:
             has_all = segment.store.progress.drawn >= self.task.length.num_samples
             if has_all and any(card.phase == "complete" for card in others):
                 return None
-            epoch = self._next_epoch(own, others)
+            epoch = next_epoch(own, others, self._floor, self._has_met)
             if self._key is None or self._key[0] != epoch:
                 self._key = (epoch, KeyPair())
             linked = all(self._alive[name] for name in self.place.neighbors if name in segment.names)
@@ -196,48 +193,26 @@ class Member:
             }
             if any(getattr(own, name) != value for name, value in says.items()):
                 own = self.board.update(**says)
-            crew = [own, *(card for card in others if self._is_here(card, segment))]
+            here = [own, *(card for card in others if is_here(card, segment.alike["agent.without"], self.task.mask))]
+            crew = sorted(here, key=lambda card: self.place.names.index(card.name))
             is_whole = len(crew) == len(segment.names) and self._are_alike(crew)
-            is_ready = is_whole and all(card.epoch == epoch and card.phase in STARTABLE for card in crew)
-            if is_ready and self._have_a_base(crew):  # what cards of earlier epochs say of it is of then
+            if is_whole and is_ready(crew, epoch) and self._have_a_base(crew):
                 return segment, self._meeting(segment, crew)
             self.board.wait(LOOK)
 
-    def _is_here(self, card: Card, segment: Segment) -> bool:
-        """Whether it has said who it is, is still there, and is where this agent is: others may come later, or earlier,
-        to think that someone is to be given up.
-        """
-        return (
-            card.identity.get("agent.without") == segment.alike["agent.without"]
-            and card.phase not in ("stopped", "complete")
-            and (not self.task.mask or bool(card.key))
-        )
-
-    def _next_epoch(self, own: Card, others: list[Card]) -> int:
-        if not self._has_met:  # an epoch that has begun has begun without this agent, unless it had said to be ready
-            ready = own.epoch if own.phase == "ready" else -1
-            begun = [card.epoch + 1 for card in others if card.phase in STARTABLE[1:] and card.epoch != ready]
-            self._floor = max([self._floor, *begun])
-        return max([self._floor, *(card.epoch for card in others)])
-
     def _meeting(self, segment: Segment, crew: list[Card]) -> Meeting:
-        crew = sorted(crew, key=lambda card: segment.names.index(card.name))
-        epoch, attempt = crew[0].epoch, max(card.attempt for card in crew)
-        facts = [(card.name, card.incarnation, card.bases, card.key) for card in crew]
-        text = json.dumps([self.place.run_id, epoch, attempt, facts])
-        digest = sha256(text.encode()).digest()
+        digest, base = digest_of(self.place.run_id, crew), common_base(crew)
+        assert base is not None
         masks = None
         if self.task.mask:
             assert self._key is not None
             keys = [bytes.fromhex(card.key) for card in crew]
             masks = Masks(self._key[1], segment.names.index(self.place.name), keys, digest)
-        # All save at the same iterations, so this is the least of the newest.
-        base = max(set.intersection(*(set(card.bases) for card in crew)))
-        return Meeting(epoch, base, attempt, masks, int.from_bytes(digest[:7], "big"))
+        attempt = max(card.attempt for card in crew)
+        return Meeting(crew[0].epoch, base, attempt, masks, int.from_bytes(digest[:7], "big"))
 
     def _are_alike(self, crew: list[Card]) -> bool:
         """Refuse to start with agents that run something else; in the midst of a run, wait for others."""
-        crew = sorted(crew, key=lambda card: self.place.names.index(card.name))
         lines = differences(crew)
         if not lines:
             return True
@@ -249,9 +224,9 @@ class Member:
 
     def _have_a_base(self, crew: list[Card]) -> bool:
         """Whether there is an iteration that all can go back to; not where one has lost its folder."""
-        if set.intersection(*(set(card.bases) for card in crew)):
+        if common_base(crew) is not None:
             return True
-        newest = ", ".join(f"{card.name} at {max(card.bases)}" for card in crew)
+        newest = ", ".join(f"{card.name} at {max(card.bases, default=0)}" for card in crew)
         text = f"the agents have no iteration in common that they could go back to: {newest}."
         if not self._has_met:
             raise ValueError(
@@ -406,23 +381,18 @@ class Member:
                 self.board.update(without=gives_up)
 
     def _decided(self, cards: Mapping[str, Card]) -> tuple[str, ...]:
-        """The agents that are left out: those that more than half of all have given up, if the rest can go on.
-
-        More than half, so that two parts of a network that is cut in two cannot both go on, and no agent alone decides
-        over another.
-        """
+        """The agents that are left out: those that most have given up, if the rest can go on."""
         assert self._segment is not None
         known = self._segment.without
         if self.task.on_loss != "continue-without":
             return known
-        votes = Counter(name for card in cards.values() if card.name not in known for name in card.without)
-        found = {*known, *(name for name, count in votes.items() if 2 * count > len(self.place.names))}
+        found = given_up_by_most(cards, len(self.place.names), known)
         if found == set(known):
             return known
         members = tuple(k for k, name in enumerate(self.place.names) if name not in found)
         gone = ", ".join(sorted(found))
         if len(members) < (3 if self.task.mask else 2):
-            self._say_once(f"{gone} are gone, and the rest are too few to go on: waiting")
+            self._say_once(f"without {gone} the others are too few to go on: waiting")
         elif not is_connected(self.task.network, members):
             self._say_once(f"without {gone} the others cannot reach each other: waiting")
         else:

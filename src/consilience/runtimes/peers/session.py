@@ -255,7 +255,7 @@ class Links:
         self.session.close()
 
 
-def ask(run_id: str, names: Sequence[str], endpoint: str, credentials: Credentials, seconds: float) -> bytes | None:
+def ask(run_id: str, name: str, endpoint: str, credentials: Credentials, seconds: float) -> bytes | None:
     """What the agent at an endpoint says of the run; None: no answer."""
     zenoh = require("zenoh", "peers")
     config = {**_common(credentials, [endpoint]), "mode": "client"}
@@ -266,10 +266,9 @@ def ask(run_id: str, names: Sequence[str], endpoint: str, credentials: Credentia
         log.info("%s: %s", endpoint, error)
         return None
     try:
-        for name in names:
-            for reply in session.get(f"consilience/{run_id}/status/{name}", timeout=seconds):
-                if reply.ok is not None:
-                    return bytes(reply.ok.payload.to_bytes())
+        for reply in session.get(f"consilience/{run_id}/status/{name}", timeout=seconds):
+            if reply.ok is not None:
+                return bytes(reply.ok.payload.to_bytes())
         return None
     finally:
         session.close()

@@ -1,0 +1,72 @@
+"""What follows from the agents' cards, the same for all who have seen the same cards."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+
+from ..runtimes.peers.board import Card
+
+STARTABLE = ("ready", "running", "done", "complete")
+BEGUN = STARTABLE[1:]
+ENDED = ("stopped", "failed", "complete")
+
+
+def next_epoch(own: Card, others: Sequence[Card], floor: int, has_met: bool) -> int:
+    """The epoch to be ready for: the highest that is asked for, and not one that began without this agent.
+
+    Args:
+      floor: the lowest that is left to this agent.
+      has_met: whether it has taken part in an epoch. One that has not may find others running: they began with an agent
+        of its name that is no more, unless they began because it was ready.
+    """
+    if not has_met:
+        ready = own.epoch if own.phase == "ready" else -1
+        begun = [card.epoch + 1 for card in others if card.phase in BEGUN and card.epoch != ready]
+        floor = max([floor, *begun])
+    return max([floor, *(card.epoch for card in others)])
+
+
+def is_here(card: Card, without: str, mask: bool) -> bool:
+    """Whether an agent has said who it is, is still there, and has left out the same others as this one: they may come
+    to it later, or earlier.
+    """
+    return (
+        card.identity.get("agent.without") == without
+        and card.phase not in ("stopped", "complete")
+        and (not mask or bool(card.key))
+    )
+
+
+def is_ready(crew: Iterable[Card], epoch: int) -> bool:
+    """Whether all can start."""
+    return all(card.epoch == epoch and card.phase in STARTABLE for card in crew)
+
+
+def common_base(crew: Iterable[Card]) -> int | None:
+    """The last iteration that all can go back to. All save at the same ones, so it is the least of the newest; None, if
+    one of them has lost its folder.
+    """
+    return max(set.intersection(*(set(card.bases) for card in crew)), default=None)
+
+
+def digest_of(run_id: str, crew: Sequence[Card]) -> bytes:
+    """Of who meets, and with what: agents that have not met as one have different ones."""
+    facts = [(card.name, card.incarnation, card.epoch, card.attempt, card.bases, card.key) for card in crew]
+    return sha256(json.dumps([run_id, facts]).encode()).digest()
+
+
+def given_up_by_most(cards: Mapping[str, Card], agents: int, known: Sequence[str] = ()) -> set[str]:
+    """The agents that more than half of all have given up.
+
+    More than half, so that two parts of a network that is cut in two cannot both go on, and no agent alone decides over
+    another.
+
+    Args:
+      agents: all there were.
+      known: those that are left out already, and have no say.
+    """
+    votes = Counter(name for card in cards.values() if card.name not in known for name in set(card.without))
+    return {*known, *(name for name, count in votes.items() if 2 * count > agents)}

@@ -94,7 +94,7 @@ class TestAgentsStayInStep:
     def unlike(self, monkeypatch):
         total = LaneNeighbors.total
 
-        def rounded_differently(self, x):
+        def rounded_differently(self, x, at=None):
             return jax.tree.map(
                 lambda s: jnp.where(self.index == 2, s * (1 + np.finfo(s.dtype).eps), s), total(self, x)
             )
@@ -125,7 +125,7 @@ class TestAgentsStayInStep:
         """Agent 2's energies are off by a third for some positions: its decisions differ now and then."""
         total = LaneNeighbors.total
 
-        def wrong_now_and_then(self, x):
+        def wrong_now_and_then(self, x, at=None):
             sums = total(self, x)
             off = (self.index == 2) & (jnp.sin(1e4 * sums[0]) > 0.9)
             return jax.tree.map(lambda s: jnp.where(off, s * 1.3, s), sums)
@@ -146,7 +146,7 @@ class TestAgentsStayInStep:
     def test_agents_that_never_agree_stay_where_they_were_and_stop_the_run(self, monkeypatch):
         total = LaneNeighbors.total
 
-        def wrong(self, x):
+        def wrong(self, x, at=None):
             return jax.tree.map(lambda s: jnp.where(self.index == 2, 3 * s, s), total(self, x))
 
         monkeypatch.setattr(LaneNeighbors, "total", wrong)

@@ -16,8 +16,10 @@ from cryptography import x509
 
 import consilience as cs
 from consilience.cli import agents
-from consilience.cli.agents import AgentTable, check_endpoint, read_agent, read_observer
+from consilience.cli.agents import AgentTable, read_agent
 from consilience.cli.config import keys_of
+from consilience.cli.endpoints import check_endpoint
+from consilience.cli.observer import read_observer
 from consilience.runtimes.peers.certificates import Authority, Verifier
 
 from .project import FILE, MODULE, assert_refused, invoke, write_project

@@ -284,7 +284,7 @@ def test_zenoh_links_agents_and_no_stranger(tmp_path, host):
             config.insert_json5(key, json.dumps(value))
         return zenoh.open(config)
 
-    endpoint = f"tls/{host}:{port}"  # without brackets: see cli.agents
+    endpoint = f"tls/{host}:{port}"  # without brackets: see cli.endpoints
     with opened("a", AUTHORITY, [endpoint], []) as a:
         with opened("c", STRANGER, [], [endpoint]):
             time.sleep(0.3)

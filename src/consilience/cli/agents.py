@@ -20,7 +20,6 @@ when the agent is started, --data. The run's folder is run, beside the file, if 
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
 import shlex
@@ -31,17 +30,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..network import Network, network_from_spec
+from ..runtimes.peers.session import OBSERVER
 from .build import sampler_from
 from .columns import READERS
 from .config import TABLES, Config, check_config, check_tables, table_of
 from .ending import choose_from, no_file
+from .endpoints import check_endpoint, dialed
 from .toml import apply_change, read_toml
 
 if TYPE_CHECKING:
     from ..runtimes.peers.certificates import Identity
 
 AGENT = "agent.toml"
-OBSERVER = "observer"  # its folder and its name
 AUTHORITY = "authority"
 ON_LOSS = ("wait", "stop", "continue-without")
 MASKED = ("nuts", "hmc", "mala")  # samplers whose sums over the tree are exact
@@ -50,8 +50,6 @@ OUT = "run"
 COLUMNS = ("features", "target")  # how a table is read
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 RUN_ID = re.compile(r"[0-9a-f]{16}")
-HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
-MOST_PORT = 65_535
 EXAMPLES = {
     "name": '"a"',
     "run": '"4f2a9c0d1b3e5f67"',
@@ -176,7 +174,7 @@ def check_agent(path: Path, tables: Mapping[str, Any]) -> AgentFile:
         mask=table.mask,
         neighbors=_neighbors(table, network, config.network.kind, tables.get("neighbors", {})),
         config=config,
-        **_files(path.parent, "agent", table.name, table),
+        **own_files(path.parent, "agent", table.name, table),
     )
 
 
@@ -206,38 +204,6 @@ def check_mask(mask: bool, agents: int, sampler: str) -> None:
             f"lets neighbours see values of single agents, as all gossip does. Leave mask out, or take another "
             f"sampler: {', '.join(MASKED)} can be masked."
         )
-
-
-def host_and_port(text: str) -> tuple[str, int | None] | None:
-    """Of HOST, HOST:PORT, [IPv6] or [IPv6]:PORT, the host without brackets; None if it is none of these."""
-    found = re.fullmatch(r"(?:\[([^\[\]]*)\]|([^:\[\]]*))(?::([0-9]{1,5}))?", text)
-    if found is None:
-        return None
-    six, name, digits = found.groups()
-    port = None if digits is None else int(digits)
-    if port is not None and not 1 <= port <= MOST_PORT:
-        return None
-    if six is not None:
-        return (six, port) if _is_address(six) and ":" in six and "%" not in six else None
-    if not HOST.fullmatch(name) or (name.rpartition(".")[2].isdigit() and not _is_address(name)):
-        return None
-    return name, port
-
-
-def check_endpoint(what: str, endpoint: Any) -> str:
-    """`endpoint` if it is one."""
-    place = host_and_port(endpoint.removeprefix("tls/")) if isinstance(endpoint, str) else None
-    if place is None or place[1] is None or not endpoint.startswith("tls/"):
-        raise ValueError(f'{what} = "{endpoint}": tls/HOST:PORT is needed. Write "tls/10.0.0.1:7447".')
-    return str(endpoint)
-
-
-def dialed(endpoint: str) -> str:
-    """As Zenoh 1.10 connects to it. It would look for an IPv6 address with its brackets in the certificate.
-
-    The port comes after the last colon for it, so that the brackets are not needed.
-    """
-    return endpoint.replace("[", "").replace("]", "")
 
 
 def _check_tables(tables: Mapping[str, Any]) -> None:
@@ -280,7 +246,7 @@ def _neighbors(table: AgentTable, network: Network, kind: str, given: Mapping[st
     return {name: dialed(check_endpoint(f"[neighbors] {name}", given[name])) for name in wanted}
 
 
-def _files(folder: Path, who: str, name: str, table: AgentTable | ObserverTable) -> dict[str, Path]:
+def own_files(folder: Path, who: str, name: str, table: Any) -> dict[str, Path]:
     """Its key and certificates; refused where they are not there, or the key is not its own alone."""
     files = {file: folder / getattr(table, file) for file in ("key", "certificate", "authority")}
     for file, place in files.items():
@@ -348,60 +314,3 @@ def _name(tables: Mapping[str, Any]) -> str:
 
 def _as_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:64] or "agent0"
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
-# --- who watches ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class ObserverTable:
-    run: str
-    names: list[str]
-    key: str = "key.pem"
-    certificate: str = "certificate.pem"
-    authority: str = "authority.pem"
-
-
-@dataclass(frozen=True)
-class ObserverFile:
-    """What `consilience status` knows: the run, and where all agents are.
-
-    Attributes:
-      path: of the file.
-      run_id: 16 hexadecimal digits.
-      key, certificate, authority: files, PEM.
-      names: all agents, in the network's order.
-      agents: their endpoints, by name, as Zenoh takes them.
-    """
-
-    path: Path
-    run_id: str
-    key: Path
-    certificate: Path
-    authority: Path
-    names: tuple[str, ...]
-    agents: dict[str, str]
-
-
-def read_observer(path: Path) -> ObserverFile:
-    """The file observer.toml; refused where it cannot be meant."""
-    path, tables = path.absolute(), read_toml(path)
-    check_tables(tables, {"observer": ObserverTable}, ("agents",))
-    table = table_of("observer", ObserverTable, tables.get("observer", {}), EXAMPLES)
-    check_names("[observer] names", table.names)
-    if not RUN_ID.fullmatch(table.run):
-        raise ValueError(f'[observer] run = "{table.run}": 16 hexadecimal digits are needed. Write {EXAMPLES["run"]}.')
-    given = tables.get("agents", {})
-    if set(given) != set(table.names):
-        raise ValueError('[agents] needs a line for each of names and no other: a = "tls/10.0.0.1:7447".')
-    agents = {name: dialed(check_endpoint(f"[agents] {name}", given[name])) for name in table.names}
-    files = _files(path.parent, "observer", "the observer", table)
-    return ObserverFile(path=path, run_id=table.run, names=tuple(table.names), agents=agents, **files)

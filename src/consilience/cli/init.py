@@ -2,110 +2,38 @@
 
 from __future__ import annotations
 
-import contextlib
-import ipaddress
-import os
 import secrets
-import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from .._extras import require
-from ..network import Network, network_from_spec
+from ..network import network_from_spec
 from ..network.spec import EXAMPLES
 from ..network.weights import RULES
-from .agents import (
-    AGENT,
-    AUTHORITY,
-    COLUMNS,
-    MOST_PORT,
-    NOT_FOR_AGENTS,
-    OBSERVER,
-    ON_LOSS,
-    check_agent,
-    check_mask,
-    check_names,
-    host_and_port,
-    read_observer,
-)
+from ..runtimes.peers.session import OBSERVER
+from .agents import AGENT, AUTHORITY, COLUMNS, NOT_FOR_AGENTS, ON_LOSS, check_mask, check_names
 from .build import sampler_from
+from .changes import set_option
 from .config import TABLES, NetworkTable, check_tables, table_of
 from .ending import choose_from, errors_are_said
+from .endpoints import LOCAL, MOST_PORT, Address, host_and_port, same_host
 from .output import print_json
-from .run import complete_set
+from .provision import Plan, provision
 from .toml import apply_change, read_toml
 from .writing import check_folder
 
 PORT = 7447
 DAYS = 825
 MOST_DAYS = 3650
-LOCAL = "127.0.0.1"
 SKELETON: dict[str, Any] = {
     "model": {"posterior": "model:posterior"},
     "data": {},
     "sampler": {"name": "nuts"},
     "run": {"num_samples": 1000, "num_warmup": 500, "num_chains": 4, "seed": 0},
 }
-AGENT_COMMENTS = {
-    "listen": "where neighbours reach this agent",
-    "names": "all agents, in the network's order",
-    "on_loss": ", ".join(ON_LOSS),
-}
-COMMENTS = {
-    "neighbors": "only those that it has a link with",
-    "model": "the same for all agents, in a module beside this file or an installed one",
-    "data": "how a table's columns are read; the file itself is named by --data",
-    "network": "the same for all agents",
-    "sampler": "the same for all agents",
-    "run": "the same for all agents; the draws go to the folder run, beside this file",
-}
-COLUMN_LINES = '# features = ["age", "bmi"]\n# target = "ill"\n'
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where an agent is."""
-
-    host: str
-    port: int
-
-    @property
-    def endpoint(self) -> str:
-        return f"tls/{self._shown(self.host)}:{self.port}"
-
-    @property
-    def listen(self) -> str:
-        """All addresses of its machine, unless it is only for those on the same machine."""
-        if _is_loopback(self.host):
-            return self.endpoint
-        return f"tls/{'[::]' if ':' in self.host else '0.0.0.0'}:{self.port}"
-
-    @staticmethod
-    def _shown(host: str) -> str:
-        return f"[{host}]" if ":" in host else host
-
-
-@dataclass(frozen=True)
-class Plan:
-    """All that is written, before it is."""
-
-    run_id: str
-    network: Network
-    names: list[str]
-    places: list[Place]
-    tables: dict[str, Any]
-    on_loss: str
-    mask: bool
-    modules: list[Path]
-    left_out: list[str]
-
-    def neighbors(self, agent: int) -> dict[str, str]:
-        return {self.names[k]: self.places[k].endpoint for k in self.network.neighbors(agent)}
 
 
 def init(
@@ -128,13 +56,7 @@ def init(
         typer.Option(help="A run's file: its model, columns, sampler and run are the agents'.", metavar="FILE.toml"),
     ] = None,
     changes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Change a key of the file: --set run.seed=3. As often as you like.",
-            autocompletion=complete_set,
-        ),
+        list[str] | None, set_option("Change a key of the file: --set run.seed=3. As often as you like.")
     ] = None,
     port: Annotated[int, typer.Option(help="Of the agents without one.", min=1, max=MOST_PORT)] = PORT,
     on_loss: Annotated[
@@ -160,7 +82,7 @@ def init(
         require("cryptography", "peers")
         _check_new(folder)
         plan = _plan(file, changes or [], network, weights, names, hosts, port, on_loss, mask)
-        _make(folder, plan, days)
+        provision(folder, plan, days)
     if as_json:
         print_json(_data(folder, plan))
     else:
@@ -232,20 +154,20 @@ def _names(given: str | None, agents: int, kind: str) -> list[str]:
     return names
 
 
-def _places(given: str | None, names: Sequence[str], port: int, kind: str) -> list[Place]:
+def _places(given: str | None, names: Sequence[str], port: int, kind: str) -> list[Address]:
     """Each agent's, with ports that are distinct on the same host."""
     hosts = [host.strip() for host in given.split(",")] if given is not None else [LOCAL] * len(names)
     if len(hosts) != len(names):
         raise ValueError(f"--hosts has {len(hosts)} hosts, and {kind} has {len(names)} agents. Write one for each.")
     found = [_host(host) for host in hosts]
-    taken = [(_same(host), own) for host, own in found if own is not None]
+    taken = [(same_host(host), own) for host, own in found if own is not None]
     for host, used in taken:
         if taken.count((host, used)) > 1:
             raise ValueError(f"--hosts: two agents cannot share port {used} of {host}. Give one of them another.")
     places = []
     for host, own in found:
-        place = Place(host, _free(host, port, taken) if own is None else own)
-        taken.append((_same(host), place.port))
+        place = Address(host, _free(host, port, taken) if own is None else own)
+        taken.append((same_host(host), place.port))
         places.append(place)
     return places
 
@@ -253,7 +175,7 @@ def _places(given: str | None, names: Sequence[str], port: int, kind: str) -> li
 def _free(host: str, port: int, taken: Sequence[tuple[str, int]]) -> int:
     """The first port of `host` from `port` on that no agent has."""
     for candidate in range(port, MOST_PORT + 1):
-        if (_same(host), candidate) not in taken:
+        if (same_host(host), candidate) not in taken:
             return candidate
     raise ValueError(f"--port {port}: there are not ports enough from there on for all agents of {host}. Leave it out.")
 
@@ -267,22 +189,6 @@ def _host(text: str) -> tuple[str, int | None]:
     if found[0] in ("0.0.0.0", "::"):
         raise ValueError(f"--hosts: {text} is no address that neighbours can reach. Write the machine's own.")
     return found
-
-
-def _same(host: str) -> str:
-    """One spelling for one host."""
-    if host.lower() == "localhost":
-        return LOCAL
-    with contextlib.suppress(ValueError):
-        return str(ipaddress.ip_address(host))
-    return host.lower()
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(_same(host)).is_loopback
-    except ValueError:
-        return False
 
 
 def _kept(tables: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
@@ -313,103 +219,6 @@ def _modules(file: Path, tables: Mapping[str, Any]) -> list[Path]:
         if module.isidentifier() and path.is_file() and path not in found:
             found.append(path)
     return found
-
-
-# --- making it ------------------------------------------------------------------------------------------------
-
-
-def _make(folder: Path, plan: Plan, days: int) -> None:
-    """All of it, or nothing: every agent's file is read back before the folder has it."""
-    from ..runtimes.peers.certificates import Authority
-
-    is_new = not folder.exists()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    try:
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".init-") as name:
-            draft = Path(name)
-            authority = Authority.create(plan.run_id)
-            _write(draft / AUTHORITY, {"authority.pem": authority.certificate, "authority-key.pem": authority.key})
-            for k, agent in enumerate(plan.names):
-                _write(
-                    draft / agent,
-                    {AGENT: _agent_text(plan, k).encode()}
-                    | _certified(authority, agent, [plan.places[k].host], days)
-                    | {module.name: module.read_bytes() for module in plan.modules},
-                )
-                _read_back(draft / agent / AGENT)
-            _write(
-                draft / OBSERVER,
-                {f"{OBSERVER}.toml": _observer_text(plan).encode()} | _certified(authority, OBSERVER, [], days),
-            )
-            read_observer(draft / OBSERVER / f"{OBSERVER}.toml")
-            for made in sorted(draft.iterdir()):
-                made.rename(folder / made.name)
-    except BaseException:
-        if is_new:
-            shutil.rmtree(folder)
-        raise
-
-
-def _certified(authority: Any, name: str, hosts: Sequence[str], days: int) -> dict[str, bytes]:
-    key, certificate = authority.issue(name, hosts, days)
-    return {"key.pem": key, "certificate.pem": certificate, "authority.pem": authority.certificate}
-
-
-def _write(folder: Path, files: Mapping[str, bytes]) -> None:
-    """A folder for its owner only, as are the keys in it."""
-    folder.mkdir(mode=0o700)
-    for name, content in files.items():
-        mode = 0o600 if name.endswith("key.pem") else 0o644
-        with os.fdopen(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-            file.write(content)
-
-
-def _read_back(path: Path) -> None:
-    tables = read_toml(path)
-    check_agent(path, {**tables, "data": {**tables["data"], "file": "mine.csv"}}).identity()
-
-
-def _agent_text(plan: Plan, agent: int) -> str:
-    """agent.toml"""
-    name = plan.names[agent]
-    table = {
-        "name": name,
-        "run": plan.run_id,
-        "listen": plan.places[agent].listen,
-        "key": "key.pem",
-        "certificate": "certificate.pem",
-        "authority": "authority.pem",
-        "names": plan.names,
-        "on_loss": plan.on_loss,
-        "mask": plan.mask,
-    }
-    lines = _toml({"agent": table}).splitlines()
-    for k, line in enumerate(lines):
-        comment = AGENT_COMMENTS.get(line.partition(" = ")[0])
-        lines[k] = f"{line}  # {comment}" if comment else line
-    parts = [
-        f"# Agent {name} of the run {plan.run_id}: for its owner only. key.pem must not leave this folder.",
-        "\n".join(lines),
-        *(_commented(key, value) for key, value in {"neighbors": plan.neighbors(agent), **plan.tables}.items()),
-    ]
-    return "\n\n".join(part.rstrip() for part in parts) + "\n"
-
-
-def _commented(name: str, table: Mapping[str, Any]) -> str:
-    columns = COLUMN_LINES if name == "data" and not table else ""
-    return f"# {COMMENTS[name]}\n{_toml({name: table})}{columns}"
-
-
-def _observer_text(plan: Plan) -> str:
-    """observer.toml"""
-    endpoints = {name: place.endpoint for name, place in zip(plan.names, plan.places, strict=True)}
-    files = {"key": "key.pem", "certificate": "certificate.pem", "authority": "authority.pem"}
-    tables = {OBSERVER: {"run": plan.run_id, **files, "names": plan.names}, "agents": endpoints}
-    return f"# For who watches the run {plan.run_id}. key.pem must not leave this folder.\n\n{_toml(tables)}"
-
-
-def _toml(tables: Mapping[str, Any]) -> str:
-    return str(require("tomli_w", "cli").dumps(tables))
 
 
 # --- saying it ------------------------------------------------------------------------------------------------

@@ -18,10 +18,10 @@ import typer
 
 from ..results.stored import load
 from .agents import AGENT
+from .changes import set_option
 from .ending import FAILED, INTERRUPTED, end, errors_are_said
 from .output import QUIET, print_json, run_data, run_text
 from .peer import LINE_SECONDS, STATUS
-from .run import complete_set
 from .status import agent_folders, status_text
 from .toml import read_toml
 
@@ -36,10 +36,7 @@ def launch(
         str | None,
         typer.Option(help="The agents' rows: a file with {name} or {index} in its name, or module:function."),
     ] = None,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change a key for all agents.", autocompletion=complete_set),
-    ] = None,
+    changes: Annotated[list[str] | None, set_option("Change a key for all agents.")] = None,
     on_loss: Annotated[str | None, typer.Option("--on-loss", help="As of consilience peer.")] = None,
     patience: Annotated[float | None, typer.Option(help="As of consilience peer.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary and paths as JSON.")] = False,
@@ -100,6 +97,8 @@ class Crew:
         """Until all have ended; their exit codes."""
         for name in self._folders:
             self._start(name)
+        if not quiet:
+            print(f"starting {', '.join(self._folders)}: jax compiles first", file=sys.stderr, flush=True)
         spoke = time.monotonic()
         with self._signals():
             while any(process.poll() is None for process in self._processes.values()):

@@ -6,6 +6,7 @@ import inspect
 import json
 import logging
 import os
+import re
 import shutil
 import signal
 import sys
@@ -25,16 +26,19 @@ from ..results import Run
 from ..sampling import Length
 from .agents import ON_LOSS, AgentFile, read_agent
 from .build import model_of, sampler_from
+from .changes import set_option
 from .config import SplitTable
 from .data import load_data
 from .ending import FAILED, INTERRUPTED, choose_from, end, errors_are_said
 from .modules import named
 from .output import QUIET, print_json, run_data, run_text
-from .run import complete_set
 
 STATUS = "status.json"
 LOG = "peer.log"
 LINE_SECONDS = 10.0
+PEERS = "consilience.peers"  # the log of what happens between agents
+# Of a line of Zenoh's: time, level and thread; and a hint that has nothing to do with who was turned away.
+_ZENOH = re.compile(r"^\S+\s+[A-Z]+\s.*?(?=zenoh)|\. Hint: increase the system open file limit\.")
 TURNED_AWAY = "off,zenoh_link_tls::unicast=warn,zenoh::net::routing::interceptor::access_control=info"
 
 
@@ -45,12 +49,7 @@ def peer(
     ] = None,
     changes: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Change a key of the file. All agents need the same, or they will not start.",
-            autocompletion=complete_set,
-        ),
+        set_option("Change a key of the file. All agents need the same, or they will not start."),
     ] = None,
     on_loss: Annotated[
         str | None, typer.Option("--on-loss", help=f"When an agent is gone: {', '.join(ON_LOSS)}. As in the file.")
@@ -83,7 +82,7 @@ def peer(
             member = _member(agent, patience, quiet)
     from ..peering import Excluded, Stopped
 
-    with _logged(agent, quiet), _zenoh_on_stderr(), redirect_stdout(sys.stderr), errors_are_said():
+    with _logged(agent, quiet), _zenoh_in_the_log(), redirect_stdout(sys.stderr), errors_are_said():
         try:
             done = _run(member)
         except Stopped as reason:
@@ -199,7 +198,7 @@ def _signals(member: Any) -> Iterator[None]:
 @contextmanager
 def _logged(agent: AgentFile, quiet: bool) -> Iterator[None]:
     """What happens goes to a file, and to stderr."""
-    log = logging.getLogger("consilience.peers")
+    log = logging.getLogger(PEERS)
     to_file = logging.FileHandler(agent.folder / LOG, encoding="utf-8")
     to_file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     handlers: list[logging.Handler] = [to_file]
@@ -229,18 +228,32 @@ def _is_not_ours(record: logging.LogRecord) -> bool:
 
 
 @contextmanager
-def _zenoh_on_stderr() -> Iterator[None]:
-    """Whom Zenoh turns away at the door is said on stderr; left to itself, it would write to stdout."""
+def _zenoh_in_the_log() -> Iterator[None]:
+    """Whom Zenoh turns away at the door is logged; left to itself, it would write to stdout."""
+    from ..runtimes.peers.mailbox import is_said
+
     os.environ.setdefault("NO_COLOR", "1")
     require("zenoh", "peers").init_log_from_env_or(TURNED_AWAY)
     sys.stdout.flush()
     stdout = os.dup(1)
-    os.dup2(2, 1)
+    reading, writing = os.pipe()
+    os.dup2(writing, 1)
+    os.close(writing)
+
+    def read() -> None:
+        with os.fdopen(reading, encoding="utf-8", errors="replace") as lines:
+            for count, line in enumerate(lines, 1):
+                if is_said(count):
+                    logging.getLogger(PEERS).warning("at the door (%d so far): %s", count, _ZENOH.sub("", line).strip())
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
     try:
         yield
     finally:
-        os.dup2(stdout, 1)
+        os.dup2(stdout, 1)  # the pipe's only end to write to is closed by that
         os.close(stdout)
+        reader.join(1.0)
 
 
 class _Shown:

@@ -14,13 +14,12 @@ import jax
 import typer
 
 from .._extras import require
-from ..network.spec import EXAMPLES
-from ..network.weights import RULES
 from ..results import Run
 from ..results.store import RUN
 from ..sampling import sample
-from .build import SAMPLERS, Job, build, settings_of
-from .config import TABLES, Config, differences, keys_of, read_config
+from .build import Job, build
+from .changes import set_option
+from .config import Config, differences, read_config
 from .ending import FAILED, INTERRUPTED, MOST_LINES, end, errors_are_said
 from .output import QUIET, print_json, run_data, run_text
 from .writing import check_folder, check_page
@@ -28,29 +27,10 @@ from .writing import check_folder, check_page
 CONFIG = "config.toml"
 
 
-def complete_set(incomplete: str) -> list[str]:
-    """What --set may be given, as far as it has been typed."""
-    values = {"sampler.name": list(SAMPLERS), "network.kind": list(EXAMPLES.values()), "network.weights": list(RULES)}
-    keys = [f"{table}.{key}" for table, form in TABLES.items() for key in keys_of(form)]
-    keys += [
-        "sampler.name",
-        *{f"sampler.{setting}": None for kind in SAMPLERS.values() for setting in settings_of(kind)},
-    ]
-    key = incomplete.partition("=")[0]
-    known = [f"{key}={value}" for value in values[key]] if key in values else [f"{name}=" for name in keys]
-    return [word for word in known if word.startswith(incomplete)]
-
-
 def run(
     file: Annotated[Path, typer.Argument(help="A TOML file that describes the run.", metavar="FILE.toml")],
     changes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Change a key of the file: --set run.seed=3. As often as you like.",
-            autocompletion=complete_set,
-        ),
+        list[str] | None, set_option("Change a key of the file: --set run.seed=3. As often as you like.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder; else run.out, or runs/NAME.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,

@@ -10,12 +10,14 @@ from typing import Annotated, Any
 
 import typer
 
-from .agents import AGENT, OBSERVER, check_endpoint, dialed, read_observer
+from ..runtimes.peers.session import OBSERVER
+from .agents import AGENT
 from .ending import end, errors_are_said
+from .endpoints import check_endpoint, dialed
+from .observer import OBSERVER_FILE, read_observer
 from .output import print_json
 from .peer import STATUS
 
-OBSERVER_FILE = "observer.toml"
 SECONDS = 10.0  # for an answer: an agent may be compiling
 
 

@@ -1,0 +1,92 @@
+"""Where agents are: hosts, ports, and endpoints as Zenoh takes them."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import re
+from dataclasses import dataclass
+from typing import Any
+
+LOCAL = "127.0.0.1"
+HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
+MOST_PORT = 65_535
+
+
+@dataclass(frozen=True)
+class Address:
+    """Of an agent."""
+
+    host: str
+    port: int
+
+    @property
+    def endpoint(self) -> str:
+        return f"tls/{self._shown(self.host)}:{self.port}"
+
+    @property
+    def listen(self) -> str:
+        """All addresses of its machine, unless it is only for those on the same machine."""
+        if _is_loopback(self.host):
+            return self.endpoint
+        return f"tls/{'[::]' if ':' in self.host else '0.0.0.0'}:{self.port}"
+
+    @staticmethod
+    def _shown(host: str) -> str:
+        return f"[{host}]" if ":" in host else host
+
+
+def host_and_port(text: str) -> tuple[str, int | None] | None:
+    """Of HOST, HOST:PORT, [IPv6] or [IPv6]:PORT, the host without brackets; None if it is none of these."""
+    found = re.fullmatch(r"(?:\[([^\[\]]*)\]|([^:\[\]]*))(?::([0-9]{1,5}))?", text)
+    if found is None:
+        return None
+    six, name, digits = found.groups()
+    port = None if digits is None else int(digits)
+    if port is not None and not 1 <= port <= MOST_PORT:
+        return None
+    if six is not None:
+        return (six, port) if _is_address(six) and ":" in six and "%" not in six else None
+    if not HOST.fullmatch(name) or (name.rpartition(".")[2].isdigit() and not _is_address(name)):
+        return None
+    return name, port
+
+
+def check_endpoint(what: str, endpoint: Any) -> str:
+    """`endpoint` if it is one."""
+    place = host_and_port(endpoint.removeprefix("tls/")) if isinstance(endpoint, str) else None
+    if place is None or place[1] is None or not endpoint.startswith("tls/"):
+        raise ValueError(f'{what} = "{endpoint}": tls/HOST:PORT is needed. Write "tls/10.0.0.1:7447".')
+    return str(endpoint)
+
+
+def dialed(endpoint: str) -> str:
+    """As Zenoh 1.10 connects to it. It would look for an IPv6 address with its brackets in the certificate.
+
+    The port comes after the last colon for it, so that the brackets are not needed.
+    """
+    return endpoint.replace("[", "").replace("]", "")
+
+
+def same_host(host: str) -> str:
+    """One spelling for one host."""
+    if host.lower() == "localhost":
+        return LOCAL
+    with contextlib.suppress(ValueError):
+        return str(ipaddress.ip_address(host))
+    return host.lower()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(same_host(host)).is_loopback
+    except ValueError:
+        return False
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

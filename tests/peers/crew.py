@@ -122,7 +122,8 @@ class Crew:
         return "\n".join(f"--- {n}\n{(self.folder / f'{n}.out').read_text()}" for n in names)
 
     def logged(self, name):
-        return (self.folder / "peers" / name / "peer.log").read_text()
+        log = self.folder / "peers" / name / "peer.log"
+        return log.read_text() if log.exists() else ""
 
     def run_folder(self, name):
         return self.folder / "peers" / name / "run"

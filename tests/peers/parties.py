@@ -4,6 +4,7 @@ All of it is real: Zenoh over mutual TLS, on this machine, at ports that are fre
 """
 
 import json
+import queue
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -84,7 +85,8 @@ class Agent:
     def __init__(self, place, credentials):
         self.place, self.heard, self.seen, self.troubles = place, [], [], []
         numbers = [place.names.index(name) for name in place.neighbors]
-        self.mailbox = Mailbox(bytes.fromhex(place.run_id), place.names, numbers, self._send_round)
+        self._come = {number: queue.SimpleQueue() for number in numbers}  # what rounds have yet to look at
+        self.mailbox = Mailbox(bytes.fromhex(place.run_id), place.names, numbers, self._send_round, self._pull_round)
         self.identity = identity_of(credentials)
         verifier = Verifier(credentials.authority.read_bytes())
         self.board = Board(
@@ -98,8 +100,16 @@ class Agent:
         """The neighbours that are there."""
         return {name for name, is_there in dict(self.seen).items() if is_there}
 
+    def look(self):
+        """At all that has come, as the next rounds would."""
+        for sender, come in self._come.items():
+            while not come.empty():
+                self.mailbox.arrive(sender, come.get())
+
     @property
     def refused(self):
+        if self.mailbox._wanted is None:  # else a round is at it
+            self.look()
         return {self.place.names[sender]: count for sender, count in self.mailbox.refused.items()}
 
     @property
@@ -114,6 +124,12 @@ class Agent:
     def _send_round(self, neighbor, raw):
         self.links.send("round", self.place.names[neighbor], raw)
 
+    def _pull_round(self, neighbor):
+        try:
+            return self._come[neighbor].get(timeout=0.02)
+        except queue.Empty:
+            return None
+
     def _send_card(self, name, raw):
         self.links.send("board", name, raw)
 
@@ -121,7 +137,7 @@ class Agent:
         with self._noted():
             self.heard.append((topic, sender, raw))
             if topic == "round":
-                self.mailbox.arrive(self.place.names.index(sender), raw)
+                self._come[self.place.names.index(sender)].put(raw)
             else:
                 self.board.arrive(sender, raw)
 

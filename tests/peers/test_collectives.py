@@ -1,6 +1,8 @@
 """Rounds between mailboxes in one process: what they add up to, and how agents that go different ways are found out."""
 
+import queue
 import threading
+from functools import partial
 
 import numpy as np
 import pytest
@@ -22,8 +24,9 @@ class Room:
         self.network = network
         names = [f"agent{k}" for k in range(network.size)]
         self.sent = []
+        self.under_way = {(i, j): queue.SimpleQueue() for i in range(network.size) for j in network.neighbors(i)}
         self.mailboxes = [
-            Mailbox(RUN, names, network.neighbors(k), lambda to, raw, k=k: self.deliver(k, to, raw))
+            Mailbox(RUN, names, network.neighbors(k), partial(self.deliver, k), partial(self.pull, k))
             for k in range(network.size)
         ]
         self.collectives = [Collectives(box, network, k) for k, box in enumerate(self.mailboxes)]
@@ -34,7 +37,13 @@ class Room:
 
     def deliver(self, sender, to, raw):
         self.sent.append((sender, to, raw))
-        self.mailboxes[to].arrive(sender, raw)
+        self.under_way[sender, to].put(raw)
+
+    def pull(self, receiver, sender):
+        try:
+            return self.under_way[sender, receiver].get(timeout=0.05)
+        except queue.Empty:
+            return None
 
     def all(self, function):
         """`function(collectives, index)` of every agent, at once; results or errors."""

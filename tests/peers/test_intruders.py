@@ -5,6 +5,7 @@ The other side is a Zenoh session over TLS in every test.
 
 import json
 import random
+import re
 import socket
 import struct
 import subprocess
@@ -24,12 +25,12 @@ pytest.importorskip("cryptography")
 import zenoh
 
 import consilience as cs
-from consilience.runtimes.peers import board
+from consilience.runtimes.peers import board, mailbox
 from consilience.runtimes.peers.board import Card, _framed
 from consilience.runtimes.peers.certificates import Authority
 from consilience.runtimes.peers.mailbox import AHEAD, SAID, Interrupted
 from consilience.runtimes.peers.session import OBSERVER, Credentials, Place
-from consilience.runtimes.peers.wire import HEADER, MAGIC, NOT_FINITE, Form, pack
+from consilience.runtimes.peers.wire import HEADER, MAGIC, NOT_FINITE, Form, arrays_of, header_of, pack
 
 from .crew import MODEL, Crew
 from .parties import HOST, NOTHING_MORE, RING, RUN, Agent, Intruder, Ring, until
@@ -67,6 +68,7 @@ def a(agents):
     """Under attack, at the beginning of an epoch. After the test, nothing may have been raised by what came in."""
     meet(agents)
     for agent in agents.values():
+        agent.look()
         agent.mailbox.refused.clear()
         agent.board.refused.clear()
         agent.heard.clear()
@@ -113,7 +115,7 @@ def swap(agents, number, kind="swap"):
 def receiving(agent, sender, number, form=FORM, seconds=5.0):
     """`Mailbox.receive` in a thread of its own, for at most so long: call what is given for the arrays."""
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(agent.mailbox.receive, sender, number, form)
+        waiting = pool.submit(lambda: arrays_of(agent.mailbox.receive([sender], number, form)[0], form))
         late = threading.Timer(seconds, agent.mailbox.end, [Interrupted("nothing came")])
         late.start()
         try:
@@ -344,7 +346,8 @@ def header(epoch, number=1, **changes):
 
 
 def message(epoch, number=1, arrays=RIGHT, kind="test"):
-    return pack(bytes.fromhex(RUN), epoch, number, Form.of(kind, arrays), arrays)
+    form = Form.of(kind, arrays)
+    return pack(header_of(bytes.fromhex(RUN), epoch, number, form), form, arrays)
 
 
 BODY = message(1)[HEADER.size :]
@@ -403,10 +406,14 @@ def test_a_malformed_message_is_dropped_and_the_right_one_taken(a, insider, said
     assert "refused a message from b" in said() and reason in said()
 
 
-def test_numbers_that_are_not_finite_are_taken_if_they_say_so(a, insider):
-    """Off a posterior's support that happens to honest agents."""
-    insider.put(edge("b"), message(a.mailbox._epoch, arrays=INFINITE))
-    same(received(a, B, 1), INFINITE)
+def test_numbers_that_are_not_finite_are_taken_if_they_say_so(a, insider, caplog):
+    """Off a posterior's support that happens to honest agents; who was the first is said, once."""
+    caplog.set_level("INFO", "consilience.peers")
+    for number in (1, 2):
+        insider.put(edge("b"), message(a.mailbox._epoch, number, INFINITE))
+        same(received(a, B, number), INFINITE)
+    assert caplog.text.count("b has numbers that are not finite, from round 1 on") == 1
+    assert "round 2" not in caplog.text
     assert struct.unpack_from("<I", rounds_of(a)[0], 28) == (NOT_FINITE,) and a.refused == {}
 
 
@@ -433,6 +440,7 @@ def test_messages_of_other_epochs_do_not_count(agents, a, insider):
     epoch = a.mailbox._epoch
     insider.put(edge("b"), message(epoch, 1, mine(B, 9)))  # waits, and gets too old
     until(lambda: len(rounds_of(a)) == 1)
+    a.look()
     meet(agents)
     for other in (epoch, 0, epoch + 2):
         insider.put(edge("b"), message(other, 1, mine(B, other)))
@@ -459,6 +467,20 @@ def test_rounds_that_never_come_leave_room_for_those_that_do(agents, a, insider,
     meet(agents, 20)
 
 
+def test_large_messages_that_nobody_waits_for_are_not_hoarded(agents, a, insider, said, monkeypatch):
+    monkeypatch.setattr(mailbox, "MOST_KEPT", 3 * len(message(1)))
+    epoch = a.mailbox._epoch
+    for number in (5, 4, 3, 2, 1):
+        insider.put(edge("b"), message(epoch, number))
+    until(lambda: len(rounds_of(a)) == 5)
+    a.look()
+    assert [kept.number for kept in a.mailbox._kept[B]] == [3, 2, 1]
+    assert "3 of its messages are waiting, and round 5 is the last of all" in said()
+    assert a.refused == {"b": 2}
+    same(received(a, B, 1), RIGHT)
+    meet(agents)
+
+
 def test_rounds_that_have_passed_leave_room(agents, a, insider):
     """Edges off the tree are silent for many rounds; what a neighbour says of those is of no use to anybody."""
     epoch = a.mailbox._epoch
@@ -467,6 +489,7 @@ def test_rounds_that_have_passed_leave_room(agents, a, insider):
         for k in range(AHEAD):
             insider.put(edge("b"), message(epoch, start + k, mine(B, 9)))
         until(lambda: len(rounds_of(a)) == before + AHEAD)  # noqa: B023
+        a.look()
         a.mailbox.send([D], start + AHEAD // 2, FORM, VALUES)  # this agent has gone on, with d
     number = 1 + 2 * AHEAD
     for agent in agents.values():
@@ -481,6 +504,7 @@ def test_a_flood_is_not_said_line_by_line(a, insider, said):
         for _ in range(1000):
             insider.put(edge("b", topic=topic), b"noise")
         until(lambda: sum(raw == b"noise" for *_, raw in a.heard[before:]) == 1000)  # noqa: B023
+        a.look()
         until(lambda: said().count(f"refused {who} from b") == SAID + 1)  # noqa: B023
     assert a.refused == {"b": 1000}
 
@@ -571,7 +595,7 @@ def forged(ring, stranger):
 
 
 def test_forged_cards_are_refused(ring, stranger, agents, a, insider, said, monkeypatch):
-    monkeypatch.setattr(board, "SAID", 1000)
+    monkeypatch.setattr(mailbox, "SAID", 1000)
     cases = list(forged(ring, stranger))
     for raw, _ in cases:
         insider.put(edge("b", topic="board"), raw)
@@ -713,7 +737,7 @@ keys = [f"consilience/{told['run']}/{topic}/agent{k}/agent0" for topic in ("roun
 def opened(tls):
     config = {
         "mode": "peer",
-        "connect": {"endpoints": [told["endpoint"]], "timeout_ms": 100, "exit_on_failure": True},
+        "connect": {"endpoints": [told["endpoint"]], "timeout_ms": 2000, "exit_on_failure": True},
         "listen": {"endpoints": []},
         "scouting": {"multicast": {"enabled": False}},
         "transport": {"link": {"tls": tls}},
@@ -784,7 +808,9 @@ def test_a_run_is_what_it_would_have_been(tmp_path, stranger):
     command = [sys.executable, "-c", INTRUDER, json.dumps(told)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as intruder:
         try:
-            codes = crew.start().finish()
+            crew.start("agent0")
+            until(lambda: "refused a card from agent2" in crew.logged("agent0"), 60)
+            codes = crew.start("agent1", "agent2").finish()
             did = json.loads(intruder.communicate("", timeout=20)[0])
         finally:
             crew.end()
@@ -794,6 +820,7 @@ def test_a_run_is_what_it_would_have_been(tmp_path, stranger):
     for what in ("a message", "a card"):
         assert f"refused {what} from agent2" in crew.logged("agent0")
         assert f"refused {what} from agent1" not in crew.logged("agent0")
+    assert re.search(r"WARNING at the door \(\d+ so far\): zenoh", crew.logged("agent0"))
     assert "different steps" not in crew.said()
 
     model = {}

@@ -75,5 +75,10 @@ def test_an_agent_answers_the_observer_and_nobody_else(crew):
         links.close()
 
 
+def test_lines_say_how_often_agents_fell_out_of_step():
+    assert "out of step 3 times" in status_text(said("agent0", attempt=3))
+    assert "out of step" not in status_text(said("agent0", attempt=0))
+
+
 def test_lines_say_how_long_nothing_was_heard():
     assert "last heard of 61 s ago" in status_text(said("agent0", seconds_ago=61.0))

@@ -8,6 +8,7 @@ import pytest
 import consilience as cs
 from consilience.experiments.targets import linear_regression
 from consilience.results import Run
+from consilience.results.run import Owner
 from consilience.runtimes.traffic import Traffic
 
 TARGET = linear_regression(4)
@@ -47,6 +48,13 @@ def test_chains_that_do_not():
     assert text.startswith("1 of 3 parameters has R-hat above 1.01 (worst w[2], 1.0")
     assert "run longer or reparametrise" in text
     assert "chains agree" not in text
+
+
+def test_agents_that_fell_out_of_step():
+    run = made_up(independent(), cs.nuts(), redone=np.zeros((1000, 4, 1)))
+    owner = Owner("a", ("a", "b", "c", "d"), (), attempts=2)
+    assert "fell out of step 2 times, went back to what all had saved" in said(replace(run, owner=owner))
+    assert "out of step" not in said(replace(run, owner=owner._replace(attempts=0)))
 
 
 def test_too_few_effective_draws():

@@ -23,7 +23,8 @@ def restart(run, shards, start, seed):
     """Begin a simulation anew on other data of the same shape: nothing is compiled."""
     keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(jax.random.key(seed), jnp.arange(run.chains))
     run.inputs = run.inputs._replace(shards=stack_shards(shards, run.network.size), chain_keys=keys)
-    run.state, _ = run._compiled.start(run.inputs, jnp.tile(jnp.asarray(start), (run.chains, 1)))
+    run._positions = jnp.tile(jnp.asarray(start), (run.chains, 1))
+    run.begin()
 
 
 def noise_of(run, iterations):

@@ -310,7 +310,7 @@ class Member:
         assert self._links is not None
         self._links.send("board", name, raw)
 
-    def _pull_round(self, neighbor: int) -> bytes:
+    def _pull_round(self, neighbor: int) -> bytes | None:
         assert self._links is not None
         return self._links.pull("round", self.place.names[neighbor])
 
@@ -401,11 +401,8 @@ class Member:
 
     def _check_wishes(self, cards: Mapping[str, Card]) -> None:
         """End where all are to end, or where the others are no longer waiting for this agent."""
-        for card in cards.values():
-            if self.place.name in card.without:
-                raise Excluded(
-                    f"{card.name} and the others went on without {self.place.name}, which was gone too long."
-                )
+        if self.place.name in given_up_by_most(cards, len(self.place.names)):
+            raise Excluded(f"the others went on without {self.place.name}, which was gone too long.")
         if self.board.own.stop:
             raise Stopped(self.board.own.stop)
 

@@ -22,7 +22,7 @@ from ..network import Network
 from ..posterior import Posterior, Shard
 from ..posterior.shards import check_shards
 from ..results import Run
-from ..results.history import HistoryStore
+from ..results.history import ATTEMPT, HistoryStore
 from ..results.identity import describe, flat
 from ..results.progress import Progress
 from ..results.store import RUN, read_checkpoint, read_run
@@ -40,9 +40,8 @@ from ..runtimes.simulate import chain_keys, lane_inputs, lane_link
 from ..samplers import Sampler
 from ..sampling import Length, Piece, Prepared, prepare
 
-ATTEMPT = "attempt"  # its name in a checkpoint
 # Recorded by every agent, and free to differ between them.
-FREE = (
+OWN = (
     *("format", "status", "created", "data.", "dims.", "model.start"),
     *("versions.python", "versions.numpy", "versions.device"),
 )
@@ -211,8 +210,8 @@ class _Renumbered:
     def send(self, to: Any, number: int, form: Form, arrays: Arrays) -> None:
         self._mailbox.send([self._members[agent] for agent in to], number, form, arrays)
 
-    def receive(self, sender: int, number: int, form: Form) -> Arrays:
-        return self._mailbox.receive(self._members[sender], number, form)
+    def receive(self, senders: Any, number: int, form: Form) -> list[bytes]:
+        return self._mailbox.receive([self._members[agent] for agent in senders], number, form)
 
     def end(self, reason: Interrupted) -> None:
         self._mailbox.end(reason)
@@ -244,7 +243,7 @@ def _code(network: Network, ready: Prepared) -> str:
 
 def _alike(identity: dict[str, Any], task: Task) -> dict[str, str]:
     """What all agents must have alike, as text."""
-    facts = {name: str(value) for name, value in flat(identity) if not name.startswith(FREE) and name != "agent.name"}
+    facts = {name: str(value) for name, value in flat(identity) if not name.startswith(OWN) and name != "agent.name"}
     columns = jax.tree_util.tree_leaves_with_path(task.batch)
     form = ", ".join(f"{jax.tree_util.keystr(path)} {leaf.dtype}{[*leaf.shape[1:]]}" for path, leaf in columns)
     return {**facts, "columns": form, "on_loss": task.on_loss}

@@ -7,13 +7,12 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..results.identity import CONSEQUENCES
 from ..runtimes.engine import Chunk
 from ..runtimes.peers.board import Board, Card
 from ..runtimes.peers.session import Place
 
 MOST_SHOWN = 60  # characters of a value
-# These differ wherever something else does, and are named only where nothing else is.
-CONSEQUENCES = ("network.fingerprint", "sampler.fingerprint", "sampler.bias", "model.code")
 
 
 class Meter:
@@ -63,6 +62,7 @@ def status_of(place: Place, own: Card, board: Board) -> dict[str, Any]:
                 **cards[name].report,
                 "phase": cards[name].phase,
                 "epoch": cards[name].epoch,
+                "attempt": cards[name].attempt,
                 "stop": cards[name].stop,
                 "seconds_ago": 0.0 if name == own.name else round(board.silence(name), 1),
             }
@@ -103,6 +103,8 @@ def described(status: Mapping[str, Any]) -> str:
         parts.append(f"{status['rounds_per_second']:,.0f} rounds/s")
     if status.get("megabytes"):
         parts.append(f"{status['megabytes']:,.1f} MB sent")
+    if status.get("attempt"):
+        parts.append(f"out of step {status['attempt']} times")
     if status.get("waiting_for"):
         parts.append(f"waiting for {', '.join(status['waiting_for'])}")
     if status.get("refused"):

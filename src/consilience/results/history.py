@@ -21,6 +21,7 @@ from .store import CHECKPOINT, DRAWS, RUN, Store, read_checkpoint
 
 CHECKPOINTS = "checkpoints"
 FORGOTTEN = "forgotten"  # says that some have been dropped
+ATTEMPT = "attempt"  # in a checkpoint: how often agents that were out of step have started anew
 
 
 class HistoryStore(Store):

@@ -38,6 +38,7 @@ class Owner(NamedTuple):
     name: str
     names: tuple[str, ...]  # of the agents that took part, in the network's order
     without: tuple[str, ...]  # those that were given up
+    attempts: int = 0  # how often the agents, out of step, went back and on with other random numbers
 
 
 class Moments(NamedTuple):

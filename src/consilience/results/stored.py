@@ -14,6 +14,7 @@ from .._types import Batch, Params
 from ..posterior import Layout, Posterior
 from ..runtimes.moments import MOMENTS, Accumulated, read_moments
 from .files import shown
+from .history import ATTEMPT
 from .identity import Table
 from .run import Moments, Owner, Run
 from .store import DiskStats, disk_draws, read_checkpoint, read_network, read_run
@@ -68,7 +69,7 @@ def stored_run(folder: Path, layout: Layout | None = None, averaged: Layout | No
     if layout is not None:
         _check_form(folder, layout, kept)
     sampler = RecordedSampler(facts["name"], facts["settings"], facts["bias"] or None, facts["replicated"])
-    owner = _owner(record)
+    owner = _owner(record, snapshot)
     lanes = (settings["num_chains"], 1 if sampler.replicated or owner is not None else network.size)
     moments = None
     if snapshot is not None and any(name.startswith(MOMENTS) for name in snapshot):
@@ -137,9 +138,12 @@ def _whose(record: Table) -> list[Any]:
     return [record["agent"]["name"]] if "agent" in record else [*range(len(record["data"]["rows"]))]
 
 
-def _owner(record: Table) -> Owner | None:
+def _owner(record: Table, snapshot: Mapping[str, np.ndarray] | None) -> Owner | None:
     agent = record.get("agent")
-    return None if agent is None else Owner(agent["name"], tuple(agent["names"]), tuple(agent["without"]))
+    if agent is None:
+        return None
+    attempts = 0 if snapshot is None else int(snapshot[ATTEMPT])
+    return Owner(agent["name"], tuple(agent["names"]), tuple(agent["without"]), attempts)
 
 
 def _facts(record: Table) -> dict[str, str]:

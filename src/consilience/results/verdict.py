@@ -129,6 +129,9 @@ def _agreement(run: Run) -> Iterator[Finding]:
         )
     if run.network.size == 1:
         return
+    if run.owner is not None and run.owner.attempts:
+        again = f"{_count(run.owner.attempts, 'time')}, went back to what all had saved, and took other random numbers"
+        yield Finding("fell out of step", f"The agents fell out of step {again}.", is_grave=False)
     if run.agents < run.network.size:
         own = f"These are the draws of {run.owner[0]} alone" if run.owner else ""
         yield Finding(

@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from .certificates import Identity, Untrusted, Verifier
-from .mailbox import SAID
+from .mailbox import is_said
 
 PULSE = 1.0  # seconds between two showings
 ASLEEP = 3 * PULSE  # without one
@@ -172,7 +172,7 @@ class Board:
         self._raw: dict[str, bytes] = {}
         self._seen: dict[str, float] = {}
         self._lock = threading.Condition()
-        self._to_show: queue.Queue[tuple[str, bytes] | None] = queue.Queue(MOST_WAITING)
+        self._to_show: dict[str, queue.Queue[bytes | None]] = {name: queue.Queue(MOST_WAITING) for name in neighbors}
         self.refused: Counter[str] = Counter()
         self._closed = False
         self._threads: list[threading.Thread] = []
@@ -181,15 +181,17 @@ class Board:
 
     def open(self) -> None:
         """Start to show cards: once the links are there."""
-        self._threads = [threading.Thread(target=work, daemon=True) for work in (self._deliver, self._pulse)]
+        self._threads = [threading.Thread(target=self._deliver, args=(name,), daemon=True) for name in self._neighbors]
+        self._threads.append(threading.Thread(target=self._pulse, daemon=True))
         for thread in self._threads:
             thread.start()
 
     def close(self) -> None:
         """Show what is still to be shown, and no more."""
         self._closed = True
-        with contextlib.suppress(queue.Full):
-            self._to_show.put_nowait(None)
+        for to_show in self._to_show.values():
+            with contextlib.suppress(queue.Full):
+                to_show.put_nowait(None)
         for thread in self._threads:
             thread.join(timeout=2 * PULSE)
 
@@ -244,7 +246,7 @@ class Board:
         except (ValueError, RecursionError) as reason:
             self.refused[sender] += 1
             count = self.refused[sender]
-            if count <= SAID or count % 1000 == 0:
+            if is_said(count):
                 log.warning("refused a card from %s (%d so far): %s", sender, count, reason)
             return
         with self._lock:
@@ -284,17 +286,17 @@ class Board:
 
     def _later(self, neighbor: str, raw: bytes) -> None:
         try:
-            self._to_show.put_nowait((neighbor, raw))
+            self._to_show[neighbor].put_nowait(raw)
         except queue.Full:
             log.debug("a card is shown at the next pulse: there are too many")
 
-    def _deliver(self) -> None:
-        """Cards go out from one thread: those that bring them in must not wait for a slow link."""
-        while (task := self._to_show.get()) is not None:
+    def _deliver(self, neighbor: str) -> None:
+        """From a thread for each: neither those that bring cards in nor the other neighbours wait for a slow link."""
+        while (raw := self._to_show[neighbor].get()) is not None:
             try:
-                self._show(*task)
+                self._show(neighbor, raw)
             except Exception as error:
-                log.debug("a card could not be shown to %s: %s", task[0], error)
+                log.debug("a card could not be shown to %s: %s", neighbor, error)
 
     def _pulse(self) -> None:
         while not self._closed:

@@ -19,7 +19,7 @@ import numpy as np
 from ...network import Network
 from .mailbox import Interrupted, OutOfStep
 from .masks import Masks, decode, encode, fits
-from .wire import Form
+from .wire import Form, arrays_of
 
 Arrays = list[np.ndarray]
 Combine = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -30,7 +30,7 @@ class Post(Protocol):
 
     def send(self, to: Sequence[int], number: int, form: Form, arrays: Arrays) -> None: ...
 
-    def receive(self, sender: int, number: int, form: Form) -> Arrays: ...
+    def receive(self, senders: Sequence[int], number: int, form: Form) -> list[bytes]: ...
 
     def end(self, reason: Interrupted) -> None: ...
 
@@ -65,7 +65,7 @@ class Collectives:
         number, form = self._next(), Form.of(kind, arrays)
         self.rounds += 1
         self._post.send(self._neighbors, number, form, arrays)
-        return [self._post.receive(neighbor, number, form) for neighbor in self._neighbors]
+        return [arrays_of(raw, form) for raw in self._post.receive(self._neighbors, number, form)]
 
     def flood(self, arrays: Arrays) -> Arrays:
         """The least of all agents' values, element by element."""
@@ -109,9 +109,10 @@ class Collectives:
         number, form = self._next(), Form.of(kind, arrays)
         self.rounds += self._network.tree.depth
         each = combine * len(arrays) if len(combine) == 1 else combine
-        for child in self._children:
-            theirs = self._post.receive(child, number, form)
-            arrays = [f(mine, other) for f, mine, other in zip(each, arrays, theirs, strict=True)]
+        with np.errstate(all="ignore"):  # numbers that are not finite are the sampler's to judge
+            for raw in self._post.receive(self._children, number, form):
+                theirs = arrays_of(raw, form)
+                arrays = [f(mine, other) for f, mine, other in zip(each, arrays, theirs, strict=True)]
         if self._parent is not None:
             self._post.send([self._parent], number, form, arrays)
         return arrays
@@ -121,7 +122,8 @@ class Collectives:
         number, form = self._next(), Form.of(kind, arrays)
         self.rounds += self._network.tree.depth
         if self._parent is not None:
-            arrays = self._post.receive(self._parent, number, form)
+            [raw] = self._post.receive([self._parent], number, form)
+            arrays = arrays_of(raw, form)
         if self._children:
             self._post.send(self._children, number, form, arrays)
         return arrays

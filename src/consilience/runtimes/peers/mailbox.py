@@ -3,7 +3,8 @@
 A neighbour is at most a round or two ahead, so few messages wait at a time. What is dropped never stops the run: a
 message of another run, of another epoch, one that has been used, one that is not of the form of its round, numbers that
 are not finite and do not say so. The round goes on waiting for a message that is right; one that came meanwhile is kept
-as well, and of too many those that are the farthest ahead have to go.
+as well, and of too many those that are the farthest ahead have to go. Numbers that are not finite and say so are
+honest: the sampler rejects them, or the chain has left the numbers. Who sent the first of them is said.
 
 A wait has no end of its own. It is said to be one when it is long for this run, by the rounds so far; and where a
 neighbour has sent something else than this round's message and then nothing, the two have taken different turns.
@@ -12,22 +13,26 @@ neighbour has sent something else than this round's message and then nothing, th
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from .wire import Form, Malformed, Message, arrays_of, pack, unpack
+from .wire import Form, Malformed, Message, fault_of, header_of, pack, unpack
 
 AHEAD = 64  # rounds that a neighbour may be ahead
+MOST_KEPT = 1 << 30  # bytes of a neighbour's messages that wait, besides one
 SHORTEST_PATIENCE = 1.0  # seconds
 PATIENCE = 20  # typical waits
-PULSE = 0.25  # seconds between two looks at the clock while waiting
-SAID = 20  # refusals of one sender, before only every thousandth is said
+SAID = 20  # refusals of one sender, after which only every thousandth is said
 
 log = logging.getLogger("consilience.peers")
+
+
+def is_said(count: int) -> bool:
+    """Whether the refusal of this number is: a log must not be filled by who is turned away."""
+    return count <= SAID or count % 1000 == 0
 
 
 class Interrupted(Exception):  # noqa: N818
@@ -41,13 +46,15 @@ class OutOfStep(Interrupted):
 class Mailbox:
     """The post of one agent.
 
+    Messages are taken from the links, looked at and used by the thread that wants them, which is the fastest way; the
+    others may only look, and `end` its wait.
+
     Args:
       run: the run's eight bytes.
       names: of all agents.
       neighbors: the numbers of those whom this one has links with.
       deliver: sends bytes to a neighbour.
-      pull: waits for the next bytes from a neighbour, in the thread that wants them, which is the fastest way; empty
-        bytes wake it. Without it, bytes come by `arrive` only.
+      pull: waits for the next bytes from a neighbour, or returns None after a while.
       wake: lets a `pull` of bytes from a neighbour return.
 
     Attributes:
@@ -62,14 +69,15 @@ class Mailbox:
         names: Sequence[str],
         neighbors: Sequence[int],
         deliver: Callable[[int, bytes], None],
-        pull: Callable[[int], bytes] | None = None,
+        pull: Callable[[int], bytes | None],
         wake: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._run, self._names, self._deliver, self._pull, self._wake = run, names, deliver, pull, wake
-        self._arrived = threading.Condition()
         self._kept: dict[int, list[Message]] = {neighbor: [] for neighbor in neighbors}
         self._used: dict[int, int] = {}
+        self._not_finite: set[int] = set()  # who has sent such numbers in this epoch
         self._epoch, self._number = 0, 0
+        self._usual: tuple[int, Form | None, bytes] = (0, None, b"")  # number and form of a round, and its header
         self.ended: Interrupted | None = None
         self._typical = 0.0
         self._wanted: tuple[int, float, bool] | None = None  # from whom, since when, and whether another one came
@@ -78,17 +86,16 @@ class Mailbox:
 
     def begin(self, epoch: int) -> None:
         """A new epoch. Messages of it may be there already: others may have begun before."""
-        with self._arrived:
-            self._epoch, self._number, self.ended, self._used = epoch, 0, None, {}
-            for kept in self._kept.values():
-                kept[:] = [message for message in kept if message.epoch >= epoch]
+        self._epoch, self._number, self.ended, self._used = epoch, 0, None, {}
+        self._usual = (0, None, b"")
+        self._not_finite.clear()
+        for kept in self._kept.values():
+            kept[:] = [message for message in kept if message.epoch >= epoch]
 
     def end(self, reason: Interrupted) -> None:
-        """Whoever waits for a message, or will in this epoch, gets `reason` instead."""
-        with self._arrived:
-            self.ended = self.ended or reason
-            self._arrived.notify_all()
-            wanted = self._wanted
+        """Whoever waits for a message, or will in this epoch, gets `reason` instead. From any thread."""
+        self.ended = self.ended or reason
+        wanted = self._wanted  # set before `ended` is looked at: either that is seen, or this is
         if wanted is not None:
             self._wake(wanted[0])
 
@@ -96,53 +103,73 @@ class Mailbox:
         if self.ended is not None:
             raise self.ended
         self._number = number
-        raw = pack(self._run, self._epoch, number, form, arrays)
+        raw = pack(self._header(number, form), form, arrays)
         for neighbor in to:
             self._deliver(neighbor, raw)
         self.messages += len(to)
         self.bytes += len(to) * len(raw)
         self.payload += len(to) * form.bytes
 
-    def receive(self, sender: int, number: int, form: Form) -> list[np.ndarray]:
-        """The sender's arrays of a round; waits for them."""
+    def receive(self, senders: Sequence[int], number: int, form: Form) -> list[bytes]:
+        """The senders' messages of a round, which are of `form`; waits for them."""
         began = time.monotonic()
-        stray = False
-        self._number = number
+        self._number, usual = number, self._header(number, form)
+        size = len(usual) + form.bytes
+        found = []
         try:
-            while True:
-                with self._arrived:
-                    self._wanted = (sender, began, stray)
-                    if self.ended is not None:
-                        raise self.ended
-                    arrays, is_stray = self._taken(sender, number, form)
-                    if arrays is not None:
-                        self._settle(time.monotonic() - began)
-                        return arrays
-                    stray = stray or is_stray
-                    if self._pull is None:
-                        self._arrived.wait(PULSE)
-                if self._pull is not None:
-                    raw = self._pull(sender)
-                    if raw:
-                        self.arrive(sender, raw)
-                self.tick()
+            for sender in senders:
+                self._wanted = (sender, began, False)
+                raw = None if self._kept[sender] or self.ended is not None else self._pull(sender)
+                # Nearly always it is the right one, and nothing more has to be known of it.
+                if raw is None or not raw.startswith(usual) or len(raw) != size or fault_of(raw, form) is not None:
+                    raw = self._awaited(sender, number, form, raw)
+                self._used[sender] = number
+                found.append(raw)
         finally:
             self._wanted = None
+        self._settle(time.monotonic() - began)
+        return found
 
-    def _taken(self, sender: int, number: int, form: Form) -> tuple[list[np.ndarray] | None, bool]:
-        """The arrays of a message that is there, if one is right; and whether one was not."""
-        kept, is_stray = self._kept[sender], False
-        for message in [message for message in kept if message.round == (self._epoch, number)]:
-            kept.remove(message)
-            try:
-                arrays = arrays_of(message, form)
-            except Malformed as reason:
-                self._refuse(sender, f"round {number}: {reason}")
-                is_stray = True
-                continue
-            self._used[sender] = number
-            return arrays, is_stray
-        return None, is_stray
+    def _awaited(self, sender: int, number: int, form: Form, raw: bytes | None) -> bytes:
+        """The right message, after `raw` and whatever else comes before it."""
+        began, stray = time.monotonic(), False
+        while True:
+            if raw is not None:
+                self.arrive(sender, raw)
+            self._wanted = (sender, began, stray)
+            if self.ended is not None:
+                raise self.ended
+            message = self._kept_of(sender, number)
+            if message is None:
+                raw = self._pull(sender)
+            elif self._is_right(sender, message, form):
+                return message.raw
+            else:
+                raw, stray = None, True
+            self.tick()
+
+    def _header(self, number: int, form: Form) -> bytes:
+        """That of this round's messages, where all numbers are finite: an agent's own and its neighbours' alike."""
+        if self._usual[0] != number or self._usual[1] is not form:
+            self._usual = (number, form, header_of(self._run, self._epoch, number, form))
+        return self._usual[2]
+
+    def _kept_of(self, sender: int, number: int) -> Message | None:
+        """A message of this round that came before its time."""
+        for k, message in enumerate(self._kept[sender]):
+            if message.round == (self._epoch, number):
+                return self._kept[sender].pop(k)
+        return None
+
+    def _is_right(self, sender: int, message: Message, form: Form) -> bool:
+        """Whether a message of this round is what it should be."""
+        fault = message.fault(form)
+        if fault is not None:
+            self._refuse(sender, f"round {message.number}: {fault}")
+        elif message.flags and sender not in self._not_finite:
+            self._not_finite.add(sender)
+            log.info("%s has numbers that are not finite, from round %d on", self._names[sender], message.number)
+        return fault is None
 
     @property
     def waiting_for(self) -> tuple[int, float] | None:
@@ -167,37 +194,37 @@ class Mailbox:
         self._typical += (waited - self._typical) * (0.5 if waited < self._typical else 0.1)
 
     def arrive(self, sender: int, raw: bytes) -> None:
-        """Of a link's thread."""
+        """Keep a message until its round comes, unless it is to be dropped."""
         try:
             message = unpack(self._run, raw)
         except Malformed as reason:
             self._refuse(sender, str(reason))
             return
-        with self._arrived:
-            if message.epoch < self._epoch:
-                return  # was on its way when the agents met again
-            kept = self._kept[sender]
-            if message.epoch == self._epoch:
-                if message.number <= self._used.get(sender, 0) or message in kept:
-                    self._refuse(sender, f"round {message.number} has come before: a replay")
-                    return
-                if message.number > self._number + AHEAD:
-                    self._refuse(sender, f"round {message.number} is far ahead of {self._number}")
-                    return
-            kept.append(message)
-            if len(kept) > AHEAD:
-                self._make_room(sender, kept)
-            self._arrived.notify_all()
+        if message.epoch < self._epoch:
+            return  # was on its way when the agents met again
+        kept = self._kept[sender]
+        if message.epoch == self._epoch:
+            if message.number <= self._used.get(sender, 0) or message in kept:
+                self._refuse(sender, f"round {message.number} has come before: a replay")
+                return
+            if message.number > self._number + AHEAD:
+                self._refuse(sender, f"round {message.number} is far ahead of {self._number}")
+                return
+        kept.append(message)
+        if len(kept) > AHEAD or sum(len(each.raw) for each in kept) > MOST_KEPT:
+            self._make_room(sender, kept)
 
     def _make_room(self, sender: int, kept: list[Message]) -> None:
         kept[:] = [message for message in kept if message.round >= (self._epoch, self._number)]
-        if len(kept) > AHEAD:
+        while len(kept) > AHEAD or (len(kept) > 1 and sum(len(each.raw) for each in kept) > MOST_KEPT):
             farthest = max(kept, key=lambda message: message.round)
             kept.remove(farthest)
-            self._refuse(sender, f"{AHEAD} of its messages are waiting, and round {farthest.number} is the last of all")
+            self._refuse(
+                sender, f"{len(kept)} of its messages are waiting, and round {farthest.number} is the last of all"
+            )
 
     def _refuse(self, sender: int, reason: str) -> None:
         self.refused[sender] += 1
         count = self.refused[sender]
-        if count <= SAID or count % 1000 == 0:
+        if is_said(count):
             log.warning("refused a message from %s (%d so far): %s", self._names[sender], count, reason)

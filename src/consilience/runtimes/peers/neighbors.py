@@ -71,18 +71,13 @@ class PeerNeighbors:
     def _flow(self, x: T, weights: np.ndarray) -> T:
         """Σ_j w_ij (x_j - x_i)."""
 
-        def ask(arrays: Arrays) -> Arrays:
-            return [leaf for theirs in self._collectives.exchange(arrays) for leaf in theirs]
-
-        theirs = _call(ask, x, [x] * len(weights))
-
-        def gain(mine: jax.Array, *others: jax.Array) -> jax.Array:
+        def gain(mine: jax.Array, others: jax.Array) -> jax.Array:
             total = jnp.zeros_like(mine)
             for weight, other in zip(weights, others, strict=True):
                 total = total + jnp.asarray(weight, mine.dtype) * (other - mine)
             return total
 
-        return jax.tree.map(gain, x, *theirs)
+        return jax.tree.map(gain, x, _call(self._collectives.exchange, x, x, len(weights)))
 
     # --- over the tree -------------------------------------------------------------------------------
 
@@ -118,33 +113,42 @@ def _difference(high: np.ndarray, low: np.ndarray) -> np.ndarray:
     return np.asarray(high - low)
 
 
-def _call(function: Callable[[Arrays], Arrays], x: Any, like: Any) -> Any:
+def _call(function: Callable[[Arrays], Any], x: Any, like: Any, several: int | None = None) -> Any:
     """`function` of the leaves of `x`, run on the host, with a result of the form of `like`.
 
     Keys travel as the numbers they are made of.
+
+    Args:
+      several: how many such results there are; those of a leaf are put together along a first axis.
     """
     forms, structure = jax.tree.flatten(like)
     shapes = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in map(_numbers, forms))
-    results = _on_host(function, shapes)(*(_off_the_axis(_numbers(leaf)) for leaf in jax.tree.leaves(x)))
+    results = _on_host(function, shapes, several)(*(_off_the_axis(_numbers(leaf)) for leaf in jax.tree.leaves(x)))
     return jax.tree.unflatten(structure, [_as(leaf, result) for leaf, result in zip(forms, results, strict=True)])
 
 
-def _on_host(function: Callable[[Arrays], Arrays], shapes: tuple[jax.ShapeDtypeStruct, ...]) -> Any:
+def _on_host(function: Callable[[Arrays], Any], shapes: tuple[jax.ShapeDtypeStruct, ...], several: int | None) -> Any:
     """`function` as one that compiled code can call; of several chains, once for all."""
+    whole = shapes
+    if several is not None:
+        whole = tuple(jax.ShapeDtypeStruct((several, *shape.shape), shape.dtype) for shape in shapes)
 
     def on_arrays(*arrays: Any) -> tuple[np.ndarray, ...]:
-        with np.errstate(all="ignore"):  # numbers that are not finite are the sampler's to judge
-            return tuple(function([np.asarray(array) for array in arrays]))
+        found = function([np.asarray(array) for array in arrays])
+        return tuple(found if several is None else map(np.stack, zip(*found, strict=True)))
 
     def on_buffers(_: Any, results: Any, *arrays: Any) -> None:
-        for result, value in zip(results, on_arrays(*arrays), strict=True):
-            np.asarray(result)[...] = value
+        found = function([np.asarray(array) for array in arrays])
+        places = [np.asarray(result).data.cast("B") for result in results]
+        for k, values in enumerate([found] if several is None else found):
+            for place, value in zip(places, values, strict=True):
+                place[k * value.nbytes : (k + 1) * value.nbytes] = np.ascontiguousarray(value).data.cast("B")
 
     @custom_vmap
     def call(*leaves: jax.Array) -> tuple[jax.Array, ...]:
         if jax.default_backend() == "cpu":  # without a copy, where the host can reach the numbers: ten times as fast
-            return tuple(buffer_callback(on_buffers, shapes)(*leaves))
-        return jax.pure_callback(on_arrays, shapes, *leaves)
+            return tuple(buffer_callback(on_buffers, whole)(*leaves))
+        return jax.pure_callback(on_arrays, whole, *leaves)
 
     @call.def_vmap  # type: ignore[untyped-decorator]
     def of_chains(size: int, is_batched: list[bool], *leaves: jax.Array) -> Any:
@@ -153,7 +157,10 @@ def _on_host(function: Callable[[Arrays], Arrays], shapes: tuple[jax.ShapeDtypeS
             for leaf, batched in zip(leaves, is_batched, strict=True)
         ]
         larger = tuple(jax.ShapeDtypeStruct((size, *shape.shape), shape.dtype) for shape in shapes)
-        return _on_host(function, larger)(*every), (True,) * len(shapes)
+        results = _on_host(function, larger, several)(*every)
+        if several is not None:
+            results = tuple(jnp.moveaxis(result, 1, 0) for result in results)
+        return results, (True,) * len(shapes)
 
     return call
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import logging
+import secrets
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,9 @@ from ..._extras import require
 
 LEASE = 3000  # milliseconds without a sign of life after which a link is given up
 PATIENT = 3_600_000_000  # microseconds
-WAITING = 256  # messages; a neighbour that sends more has to wait itself
+# Messages of one neighbour that wait for their rounds. Honest ones are a few; of more, the oldest are dropped: if the
+# link had to wait instead, so would those of all other neighbours, which Zenoh reads in the same threads.
+WAITING = 1024
 TOPICS = ("round", "board")
 OBSERVER = "observer"
 
@@ -220,12 +223,13 @@ class Links:
         self._subscribers = {
             (topic, name): self.session.declare_subscriber(
                 place.key(topic, name, place.name),
-                zenoh.handlers.FifoChannel(WAITING) if topic in pulled else of(topic, name),
+                zenoh.handlers.RingChannel(WAITING) if topic in pulled else of(topic, name),
             )
             for topic in TOPICS
             for name in place.neighbors
         }
         self._local, self._place = zenoh.Locality.SESSION_LOCAL, place
+        self._nudge = secrets.token_bytes(16)  # nobody else's message
         self._declared: list[Any] = []
         liveliness = self.session.liveliness()
         self._declared += [
@@ -243,13 +247,14 @@ class Links:
         except self._failure as error:
             log.debug("nothing sent to %s: %s", name, error)
 
-    def pull(self, topic: str, name: str) -> bytes:
-        """The next message, of a topic that is pulled."""
-        return bytes(self._subscribers[topic, name].recv().payload.to_bytes())
+    def pull(self, topic: str, name: str) -> bytes | None:
+        """The next message, of a topic that is pulled; None, if it is woken instead."""
+        raw: bytes = self._subscribers[topic, name].recv().payload.to_bytes()
+        return None if raw == self._nudge else raw
 
     def wake(self, topic: str, name: str) -> None:
-        """Let a `pull` return empty bytes."""
-        self.session.put(self._place.key(topic, name, self._place.name), b"", allowed_destination=self._local)
+        """Let a `pull` return."""
+        self.session.put(self._place.key(topic, name, self._place.name), self._nudge, allowed_destination=self._local)
 
     def close(self) -> None:
         self.session.close()

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 import struct
+import sys
 import zlib
 from collections.abc import Sequence
 from functools import lru_cache
@@ -27,6 +28,8 @@ HEADER = struct.Struct("<4s8sIQIIQ")
 MAGIC = b"CSL1"
 NOT_FINITE = 1
 LARGEST = 1 << 31  # bytes of one message
+FEW = 4096  # numbers, of which single bytes are looked at
+LAST = sys.byteorder == "little"  # whether the byte with the exponent is a number's last
 
 
 class Malformed(ValueError):  # noqa: N818
@@ -34,24 +37,40 @@ class Malformed(ValueError):  # noqa: N818
 
 
 class Message(NamedTuple):
+    """What a message says of itself, and all of its bytes."""
+
     epoch: int
     number: int
     form: int
     flags: int
-    payload: memoryview
+    raw: bytes
 
     @property
     def round(self) -> tuple[int, int]:
         return self.epoch, self.number
+
+    def fault(self, form: Form) -> str | None:
+        """What is wrong with it as a message of a form; None: nothing."""
+        if self.form != form.digest or len(self.raw) != HEADER.size + form.bytes:
+            return "it is not of the shapes and dtypes of this round"
+        return fault_of(self.raw, form, bool(self.flags & NOT_FINITE))
+
+
+class Part(NamedTuple):
+    """An array of a message, and where it begins."""
+
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    size: int
+    place: int
 
 
 class Form(NamedTuple):
     """What a round's messages look like: the same on all agents."""
 
     digest: int
-    dtypes: tuple[np.dtype, ...]
-    shapes: tuple[tuple[int, ...], ...]
-    sizes: tuple[int, ...]
+    parts: tuple[Part, ...]
+    judged: tuple[tuple[str, Part], ...]  # those that may have faults, with the kind of their dtype
     bytes: int
 
     @classmethod
@@ -62,20 +81,30 @@ class Form(NamedTuple):
 @lru_cache(1024)
 def _form(kind: str, dtypes: tuple[np.dtype, ...], shapes: tuple[tuple[int, ...], ...]) -> Form:
     text = kind + "".join(f"|{dtype.str}{shape}" for dtype, shape in zip(dtypes, shapes, strict=True))
-    sizes = tuple(math.prod(shape) for shape in shapes)
-    size = sum(dtype.itemsize * count for dtype, count in zip(dtypes, sizes, strict=True))
-    return Form(zlib.crc32(text.encode()), dtypes, shapes, sizes, size)
+    parts, place = [], HEADER.size
+    for dtype, shape in zip(dtypes, shapes, strict=True):
+        parts.append(Part(dtype, shape, math.prod(shape), place))
+        place += dtype.itemsize * parts[-1].size
+    judged = tuple((part.dtype.kind, part) for part in parts if part.dtype.kind in "fb")
+    return Form(zlib.crc32(text.encode()), tuple(parts), judged, place - HEADER.size)
 
 
-def pack(run: bytes, epoch: int, number: int, form: Form, arrays: Sequence[np.ndarray]) -> bytes:
-    """A message."""
-    flags = 0 if _all_finite(arrays) else NOT_FINITE
-    header = HEADER.pack(MAGIC, run, epoch, number, form.digest, flags, form.bytes)
-    return b"".join([header, *(np.ascontiguousarray(array).data for array in arrays)])
+def header_of(run: bytes, epoch: int, number: int, form: Form) -> bytes:
+    """The header of every agent's message of a round, where all its numbers are finite."""
+    return HEADER.pack(MAGIC, run, epoch, number, form.digest, 0, form.bytes)
+
+
+def pack(header: bytes, form: Form, arrays: Sequence[np.ndarray]) -> bytes:
+    """A message, which says so if some of its numbers are not finite."""
+    raw = b"".join([header, *[np.ascontiguousarray(array).data for array in arrays]])
+    if all(kind != "f" or _is_finite(raw, part) for kind, part in form.judged):
+        return raw
+    *known, _, length = HEADER.unpack_from(raw)
+    return HEADER.pack(*known, NOT_FINITE, length) + raw[HEADER.size :]
 
 
 def unpack(run: bytes, raw: bytes) -> Message:
-    """What a message says of itself; its arrays are read by `arrays_of`, once their form is known."""
+    """What a message says of itself; its arrays are read once their form is known."""
     if len(raw) < HEADER.size:
         raise Malformed(f"{len(raw)} bytes are no message")
     magic, its_run, epoch, number, form, flags, length = HEADER.unpack_from(raw)
@@ -87,29 +116,31 @@ def unpack(run: bytes, raw: bytes) -> Message:
         raise Malformed(f"it says {length} bytes and has {len(raw) - HEADER.size}")
     if flags & ~NOT_FINITE:
         raise Malformed(f"it has unknown flags, {flags:#x}")
-    return Message(epoch, number, form, flags, memoryview(raw)[HEADER.size :])
+    return Message(epoch, number, form, flags, raw)
 
 
-def arrays_of(message: Message, form: Form) -> list[np.ndarray]:
-    """The message's arrays, refused where they are not of `form`, or are not finite and do not say so."""
-    if message.form != form.digest or len(message.payload) != form.bytes:
-        raise Malformed("it is not of the shapes and dtypes of this round")
-    arrays, place = [], 0
-    for dtype, shape, count in zip(form.dtypes, form.shapes, form.sizes, strict=True):
-        array = np.frombuffer(message.payload, dtype, count, place).reshape(shape)
-        if dtype.kind == "b" and (array.view(np.uint8) > 1).any():
-            raise Malformed("it has truth values that are neither true nor false")
-        arrays.append(array)
-        place += count * dtype.itemsize
-    if not message.flags & NOT_FINITE and not _all_finite(arrays):
-        raise Malformed("it has numbers that are not finite, and does not say so")
-    return arrays
+def fault_of(raw: bytes, form: Form, says_not_finite: bool = False) -> str | None:
+    """What is wrong with the numbers of a message of a form; None: nothing."""
+    for kind, part in form.judged:
+        if kind == "b" and raw[part.place : part.place + part.size].strip(b"\0\1"):
+            return "it has truth values that are neither true nor false"
+        if kind == "f" and not says_not_finite and not _is_finite(raw, part):
+            return "it has numbers that are not finite, and does not say so"
+    return None
 
 
-def _all_finite(arrays: Sequence[np.ndarray]) -> bool:
-    # A sum is finite where all of it is, but for overflow: the slow look is for the rare case.
-    with np.errstate(all="ignore"):  # which is not worth a warning either
-        for array in arrays:
-            if array.dtype.kind == "f" and not math.isfinite(array.sum()) and not np.isfinite(array).all():
-                return False
-    return True
+def arrays_of(raw: bytes, form: Form) -> list[np.ndarray]:
+    """The arrays of a message of a form; they share its memory."""
+    return [np.ndarray(part.shape, part.dtype, raw, part.place) for part in form.parts]
+
+
+def _is_finite(raw: bytes, part: Part) -> bool:
+    """Whether all numbers of a part are."""
+    dtype, _, size, place = part
+    if size <= FEW and dtype.itemsize in (4, 8):
+        # The byte of sign and upper exponent: of infinity and NaN it is one of two, of other numbers hardly ever. To
+        # look for these is faster than to call numpy, in a thread that has just been woken.
+        upper = raw[place + LAST * (dtype.itemsize - 1) : place + size * dtype.itemsize : dtype.itemsize]
+        if b"\x7f" not in upper and b"\xff" not in upper:
+            return True
+    return bool(np.isfinite(np.frombuffer(raw, dtype, size, place)).all())

@@ -161,6 +161,12 @@ CASES = {
         lambda x: np.broadcast_to(_power(2)(x).sum(axis=0), x.shape),
         has_chains=True,
     ),
+    "several chains of a pytree, of which a part is empty": Case(
+        lambda n, x: n.total(n.mix(x, 2)),
+        {"vector": _numbers(CHAINS, 3), "number": _numbers(CHAINS), "nothing": _numbers(CHAINS, 0)},
+        lambda x: jax.tree.map(lambda leaf: np.broadcast_to(leaf.sum(axis=0), leaf.shape), _power(2)(x)),
+        has_chains=True,
+    ),
     "chains that loop differently": Case(
         _while,
         _numbers(CHAINS, 2) * np.array([1.0, 1e3, 1e-3], np.float32)[:, None],

@@ -2,6 +2,7 @@
 
 import queue
 import threading
+import time
 from functools import partial
 
 import numpy as np
@@ -12,7 +13,7 @@ from consilience.runtimes.peers import mailbox as mailboxes
 from consilience.runtimes.peers.collectives import Collectives
 from consilience.runtimes.peers.mailbox import Interrupted, Mailbox, OutOfStep
 from consilience.runtimes.peers.masks import KeyPair, Masks
-from consilience.runtimes.peers.wire import HEADER
+from consilience.runtimes.peers.wire import HEADER, Form, arrays_of, header_of, pack
 
 RUN = bytes(8)
 
@@ -26,7 +27,9 @@ class Room:
         self.sent = []
         self.under_way = {(i, j): queue.SimpleQueue() for i in range(network.size) for j in network.neighbors(i)}
         self.mailboxes = [
-            Mailbox(RUN, names, network.neighbors(k), partial(self.deliver, k), partial(self.pull, k))
+            Mailbox(
+                RUN, names, network.neighbors(k), partial(self.deliver, k), partial(self.pull, k), partial(self.wake, k)
+            )
             for k in range(network.size)
         ]
         self.collectives = [Collectives(box, network, k) for k, box in enumerate(self.mailboxes)]
@@ -40,10 +43,10 @@ class Room:
         self.under_way[sender, to].put(raw)
 
     def pull(self, receiver, sender):
-        try:
-            return self.under_way[sender, receiver].get(timeout=0.05)
-        except queue.Empty:
-            return None
+        return self.under_way[sender, receiver].get()
+
+    def wake(self, receiver, sender):
+        self.under_way[sender, receiver].put(None)
 
     def all(self, function):
         """`function(collectives, index)` of every agent, at once; results or errors."""
@@ -58,8 +61,11 @@ class Room:
         threads = [threading.Thread(target=work, args=(k,)) for k in range(self.network.size)]
         for thread in threads:
             thread.start()
-        for thread in threads:
-            thread.join(20)
+        end = time.monotonic() + 20
+        while any(thread.is_alive() for thread in threads) and time.monotonic() < end:
+            time.sleep(0.01)
+            for box in self.mailboxes:  # as an agent's pulse does
+                box.tick()
         assert not any(thread.is_alive() for thread in threads)
         return found
 
@@ -130,3 +136,34 @@ def test_a_wait_is_long_by_what_waits_were():
     for _ in range(200):
         box._settle(2.0)
     assert box.patience == pytest.approx(2.0 * mailboxes.PATIENCE, rel=0.01)  # a slow run is not a stuck one
+
+
+def test_agents_that_wait_for_nobody_on_the_way_up_are_as_patient_as_others():
+    room = Room(cs.Network.path(3))
+    root = room.network.tree.root
+
+    def total(c, k):
+        for _ in range(12):
+            time.sleep(0.1 * (k == root))
+            c.total([np.ones(1)])
+
+    room.all(total)
+    for k, box in enumerate(room.mailboxes):
+        if k != root:
+            assert box.patience > 0.8 * mailboxes.PATIENCE * 0.1 * (1 - 0.9**12)
+
+
+def test_infinite_numbers_on_all_agents_are_no_disagreement_and_no_warning():
+    room = Room(cs.Network.path(3))
+    for [found] in room.all(lambda c, k: c.total_at([np.full(2, np.inf), np.array([np.inf, 1e-8])])):
+        np.testing.assert_array_equal(found, [np.inf, np.inf])
+
+
+def test_what_else_was_said_of_a_round_is_forgotten_with_it():
+    room = Room(cs.Network.path(2))
+    box = room.mailboxes[0]
+    form = Form.of("test", [np.ones(1)])
+    for value in (1.0, 2.0):
+        box.arrive(1, pack(header_of(RUN, 1, 1, form), form, [np.full(1, value)]))
+    assert arrays_of(box.receive([1], 1, form)[0], form) == [1.0]
+    assert box._kept[1] == []

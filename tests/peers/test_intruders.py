@@ -412,7 +412,7 @@ def test_numbers_that_are_not_finite_are_taken_if_they_say_so(a, insider, caplog
     for number in (1, 2):
         insider.put(edge("b"), message(a.mailbox._epoch, number, INFINITE))
         same(received(a, B, number), INFINITE)
-    assert caplog.text.count("b has numbers that are not finite, from round 1 on") == 1
+    assert caplog.text.count("from b come numbers that are not finite, from round 1 on") == 1
     assert "round 2" not in caplog.text
     assert struct.unpack_from("<I", rounds_of(a)[0], 28) == (NOT_FINITE,) and a.refused == {}
 

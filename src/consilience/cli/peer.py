@@ -7,12 +7,13 @@ import json
 import logging
 import os
 import re
+import shlex
 import shutil
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
@@ -36,9 +37,11 @@ from .output import QUIET, print_json, run_data, run_text
 STATUS = "status.json"
 LOG = "peer.log"
 LINE_SECONDS = 10.0
+PATIENCE = 30.0  # seconds
 PEERS = "consilience.peers"  # the log of what happens between agents
 # Of a line of Zenoh's: time, level and thread; and a hint that has nothing to do with who was turned away.
 _ZENOH = re.compile(r"^\S+\s+[A-Z]+\s.*?(?=zenoh)|\. Hint: increase the system open file limit\.")
+AT_THE_DOOR = "zenoh_link_tls|access_control"
 TURNED_AWAY = "off,zenoh_link_tls::unicast=warn,zenoh::net::routing::interceptor::access_control=info"
 
 
@@ -56,7 +59,7 @@ def peer(
     ] = None,
     patience: Annotated[
         float, typer.Option(help="Seconds without a sign of an agent until it is gone, to stop or continue without.")
-    ] = 30.0,
+    ] = PATIENCE,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary and paths as JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help=QUIET)] = False,
 ) -> None:
@@ -86,7 +89,7 @@ def peer(
         try:
             done = _run(member)
         except Stopped as reason:
-            end(INTERRUPTED, f"stopped: {reason}", f"All agents can go on: consilience peer {_again(file, data)}")
+            end(INTERRUPTED, f"stopped: {reason}", f"All agents can go on: {_again(file, data, changes, patience)}")
         except Excluded as reason:
             end(FAILED, str(reason))
     paths = {"run": str(done.folder), "log": str(agent.folder / LOG)}
@@ -106,8 +109,12 @@ def _check_extras() -> None:
         require(module, extra)
 
 
-def _again(file: Path, data: str | None) -> str:
-    return f"{file}{'' if data is None else f' --data {data}'}"
+def _again(file: Path, data: str | None, changes: Sequence[str], patience: float) -> str:
+    """The same command."""
+    words = ["consilience", "peer", str(file), *([] if data is None else ["--data", data])]
+    words += [word for change in changes for word in ("--set", change)]
+    words += [] if patience == PATIENCE else ["--patience", f"{patience:g}"]
+    return shlex.join(words)
 
 
 def _member(agent: AgentFile, patience: float, quiet: bool) -> Any:
@@ -241,8 +248,13 @@ def _zenoh_in_the_log() -> Iterator[None]:
     os.close(writing)
 
     def read() -> None:
+        count = 0
         with os.fdopen(reading, encoding="utf-8", errors="replace") as lines:
-            for count, line in enumerate(lines, 1):
+            for line in lines:
+                if not re.search(AT_THE_DOOR, line):
+                    print(line, end="", file=sys.stderr, flush=True)
+                    continue
+                count += 1
                 if is_said(count):
                     logging.getLogger(PEERS).warning("at the door (%d so far): %s", count, _ZENOH.sub("", line).strip())
 

@@ -401,7 +401,8 @@ class Member:
 
     def _check_wishes(self, cards: Mapping[str, Card]) -> None:
         """End where all are to end, or where the others are no longer waiting for this agent."""
-        if self.place.name in given_up_by_most(cards, len(self.place.names)):
+        assert self._segment is not None
+        if self.place.name in given_up_by_most(cards, len(self.place.names), self._segment.without):
             raise Excluded(f"the others went on without {self.place.name}, which was gone too long.")
         if self.board.own.stop:
             raise Stopped(self.board.own.stop)
@@ -415,7 +416,7 @@ class Member:
         report = {
             **self.meter.report(),
             "neighbors": {name: "up" if is_up else "lost" for name, is_up in self._alive.items()},
-            "waiting_for": [self.place.names[waiting[0]]] if waiting is not None else missing,
+            "waiting_for": [self.place.names[waiting]] if waiting is not None else missing,
             "refused": sum(self.mailbox.refused.values()) + sum(self.board.refused.values()),
             "without": list(self._segment.without) if self._segment is not None else [],
         }

@@ -104,7 +104,7 @@ def described(status: Mapping[str, Any]) -> str:
     if status.get("megabytes"):
         parts.append(f"{status['megabytes']:,.1f} MB sent")
     if status.get("attempt"):
-        parts.append(f"out of step {status['attempt']} times")
+        parts.append(f"out of step {status['attempt']} time{'s' * (status['attempt'] != 1)}")
     if status.get("waiting_for"):
         parts.append(f"waiting for {', '.join(status['waiting_for'])}")
     if status.get("refused"):

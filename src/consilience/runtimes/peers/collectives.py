@@ -87,7 +87,7 @@ class Collectives:
         *values, where = arrays
         place, allowed = where[..., 0].copy(), where[..., 1]
         sums, [high, low] = self._summed(values, [place, place], [np.maximum, np.minimum])
-        if (high - low > allowed).any():
+        if (difference(high, low) > allowed).any():
             reason = OutOfStep("the agents are at different places, by more than rounding")
             self._post.end(reason)
             raise reason
@@ -158,3 +158,9 @@ class Collectives:
     def _next(self) -> int:
         self._number += 1
         return self._number
+
+
+def difference(high: np.ndarray, low: np.ndarray) -> np.ndarray:
+    """Of the greatest and the least of all agents' numbers; where they are infinite, it is not a number."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray(high - low)

@@ -4,7 +4,7 @@ A neighbour is at most a round or two ahead, so few messages wait at a time. Wha
 message of another run, of another epoch, one that has been used, one that is not of the form of its round, numbers that
 are not finite and do not say so. The round goes on waiting for a message that is right; one that came meanwhile is kept
 as well, and of too many those that are the farthest ahead have to go. Numbers that are not finite and say so are
-honest: the sampler rejects them, or the chain has left the numbers. Who sent the first of them is said.
+honest: the sampler rejects them, or the chain has left the numbers. Whom the first of them came from is said.
 
 A wait has no end of its own. It is said to be one when it is long for this run, by the rounds so far; and where a
 neighbour has sent something else than this round's message and then nothing, the two have taken different turns.
@@ -13,6 +13,7 @@ neighbour has sent something else than this round's message and then nothing, th
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -54,11 +55,12 @@ class Mailbox:
       names: of all agents.
       neighbors: the numbers of those whom this one has links with.
       deliver: sends bytes to a neighbour.
-      pull: waits for the next bytes from a neighbour, or returns None after a while.
+      pull: waits for the next bytes from a neighbour; None, if it is woken.
       wake: lets a `pull` of bytes from a neighbour return.
 
     Attributes:
-      sent: messages and bytes handed over, headers included, and `payload`, without them.
+      messages, bytes: handed over, headers included.
+      payload: the bytes without headers.
       refused: messages dropped, by sender.
       ended: why the rounds of this epoch are over, if they are.
     """
@@ -81,12 +83,14 @@ class Mailbox:
         self.ended: Interrupted | None = None
         self._typical = 0.0
         self._wanted: tuple[int, float, bool] | None = None  # from whom, since when, and whether another one came
+        self._ending = threading.Lock()
         self.messages = self.bytes = self.payload = 0
         self.refused: Counter[int] = Counter()
 
     def begin(self, epoch: int) -> None:
         """A new epoch. Messages of it may be there already: others may have begun before."""
-        self._epoch, self._number, self.ended, self._used = epoch, 0, None, {}
+        with self._ending:
+            self._epoch, self._number, self.ended, self._used = epoch, 0, None, {}
         self._usual = (0, None, b"")
         self._not_finite.clear()
         for kept in self._kept.values():
@@ -94,7 +98,8 @@ class Mailbox:
 
     def end(self, reason: Interrupted) -> None:
         """Whoever waits for a message, or will in this epoch, gets `reason` instead. From any thread."""
-        self.ended = self.ended or reason
+        with self._ending:
+            self.ended = self.ended or reason
         wanted = self._wanted  # set before `ended` is looked at: either that is seen, or this is
         if wanted is not None:
             self._wake(wanted[0])
@@ -112,6 +117,8 @@ class Mailbox:
 
     def receive(self, senders: Sequence[int], number: int, form: Form) -> list[bytes]:
         """The senders' messages of a round, which are of `form`; waits for them."""
+        if not senders:
+            return []
         began = time.monotonic()
         self._number, usual = number, self._header(number, form)
         size = len(usual) + form.bytes
@@ -143,6 +150,8 @@ class Mailbox:
             if message is None:
                 raw = self._pull(sender)
             elif self._is_right(sender, message, form):
+                kept = self._kept[sender]
+                kept[:] = [other for other in kept if other.round > message.round]
                 return message.raw
             else:
                 raw, stray = None, True
@@ -168,19 +177,25 @@ class Mailbox:
             self._refuse(sender, f"round {message.number}: {fault}")
         elif message.flags and sender not in self._not_finite:
             self._not_finite.add(sender)
-            log.info("%s has numbers that are not finite, from round %d on", self._names[sender], message.number)
+            log.info(
+                "from %s come numbers that are not finite, from round %d on: its own, or in a sum that it passes on",
+                self._names[sender],
+                message.number,
+            )
         return fault is None
 
     @property
-    def waiting_for(self) -> tuple[int, float] | None:
-        """Whom a round has been waiting for, for long, and since when (on the monotonic clock)."""
+    def waiting_for(self) -> int | None:
+        """Whom a round has been waiting for, for long."""
         wanted = self._wanted
         if wanted is None or time.monotonic() - wanted[1] <= self.patience:
             return None
-        return wanted[:2]
+        return wanted[0]
 
     def tick(self) -> None:
-        """Look at the clock, now and then, from any thread: a wait for one who sent something else is no wait."""
+        """Called now and then, from another thread than the one that waits: a wait for one who sent something else is
+        no wait.
+        """
         wanted = self._wanted
         if wanted is not None and wanted[2] and time.monotonic() - wanted[1] > self.patience:
             self.end(OutOfStep(f"{self._names[wanted[0]]} and this agent are at different steps"))

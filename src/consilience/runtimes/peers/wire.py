@@ -85,6 +85,8 @@ def _form(kind: str, dtypes: tuple[np.dtype, ...], shapes: tuple[tuple[int, ...]
     for dtype, shape in zip(dtypes, shapes, strict=True):
         parts.append(Part(dtype, shape, math.prod(shape), place))
         place += dtype.itemsize * parts[-1].size
+    if place > LARGEST:
+        raise ValueError(f"a message of {place:,} bytes: {LARGEST:,} are the most. Take fewer chains.")
     judged = tuple((part.dtype.kind, part) for part in parts if part.dtype.kind in "fb")
     return Form(zlib.crc32(text.encode()), tuple(parts), judged, place - HEADER.size)
 
@@ -112,7 +114,7 @@ def unpack(run: bytes, raw: bytes) -> Message:
         raise Malformed("it does not begin as a message does")
     if its_run != run:
         raise Malformed(f"it is of another run, {its_run.hex()}")
-    if length != len(raw) - HEADER.size or length > LARGEST:
+    if length != len(raw) - HEADER.size:
         raise Malformed(f"it says {length} bytes and has {len(raw) - HEADER.size}")
     if flags & ~NOT_FINITE:
         raise Malformed(f"it has unknown flags, {flags:#x}")

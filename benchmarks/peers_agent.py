@@ -56,15 +56,7 @@ class Runtime:
 
     def __init__(self, place: Place, credentials: Credentials) -> None:
         self._there: set[str] = set()
-        numbers = {name: NAMES.index(name) for name in place.neighbors}
-        self.mailbox = Mailbox(
-            bytes.fromhex(place.run_id),
-            NAMES,
-            [*numbers.values()],
-            lambda neighbor, raw: self._links.send("round", NAMES[neighbor], raw),
-            lambda neighbor: self._links.pull("round", NAMES[neighbor]),
-        )
-        self._links = Links(
+        links = Links(
             place,
             credentials,
             lambda *_: None,
@@ -72,6 +64,8 @@ class Runtime:
             lambda: b"",
             pulled=("round",),
         )
+        links.open()
+        self.mailbox = Mailbox.over(links)
         _wait(lambda: self._there == set(place.neighbors))
         self.mailbox.begin(1)
         neighbors = PeerNeighbors(Collectives(self.mailbox, NETWORK, place.index), NETWORK, place.index)

@@ -25,13 +25,6 @@ def main(folder: Path, index: int, ports: list[int]) -> None:
     place = Place(RUN, names[index], names, f"tls/127.0.0.1:{ports[index]}", endpoints)
     credentials = Credentials(*(folder / f"{names[index]}.{part}" for part in ("key", "crt")), folder / "ca.crt")
     alive = dict.fromkeys(endpoints, False)
-    mailbox = Mailbox(
-        bytes.fromhex(RUN),
-        names,
-        near,
-        lambda k, raw: links.send("round", names[k], raw),
-        lambda k: links.pull("round", names[k]),
-    )
     links = Links(
         place,
         credentials,
@@ -40,6 +33,8 @@ def main(folder: Path, index: int, ports: list[int]) -> None:
         lambda: b"",
         pulled=("round",),
     )
+    links.open()
+    mailbox = Mailbox.over(links)
     while not all(alive.values()):
         time.sleep(0.05)
     mailbox.begin(1)

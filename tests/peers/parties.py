@@ -93,6 +93,7 @@ class Agent:
             self.identity, verifier, place.names, [*place.neighbors], self._send_card, lambda: None, lambda: {"n": 1}
         )
         self.links = Links(place, credentials, self._arrive, self._see, lambda: b"well")
+        self.links.open()
         self.board.open()
 
     @property

@@ -61,6 +61,7 @@ def test_an_agent_answers_the_observer_and_nobody_else(crew):
     place = Place(run_id.split('"')[1], "agent1", names, f"tls/127.0.0.1:{crew.ports[1]}", {})
     files = [peers / "agent1" / f"{part}.pem" for part in ("key", "certificate", "authority")]
     links = Links(place, Credentials(*files), lambda *_: None, lambda *_: None, observer.encode)
+    links.open()
     try:
         endpoint = f"tls/127.0.0.1:{crew.ports[1]}"
         found = consilience("status", endpoint, "--observer", peers / "observer")

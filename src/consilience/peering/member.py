@@ -16,6 +16,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,6 @@ class Member:
                 f"neighbours, who see them. Use nuts, hmc or mala, or leave out mask."
             )
         self.place, self.task, self.folder, self._show = place, task, folder, show
-        self._credentials = credentials
         self._alive: dict[str, bool] = dict.fromkeys(place.neighbors, False)
         self._has_met = False
         self._floor = 1  # the first epoch that may come next
@@ -81,14 +81,11 @@ class Member:
         identity = Identity(credentials.key.read_bytes(), credentials.certificate.read_bytes())
         if identity.name != place.name:
             raise ValueError(f"the certificate is {identity.name}'s, and this is agent {place.name}.")
-        numbers = [place.names.index(name) for name in place.neighbors]
-        run = bytes.fromhex(place.run_id)
-        self.mailbox = Mailbox(run, place.names, numbers, self._send_round, self._pull_round, self._wake)
+        self._links = Links(place, credentials, self._arrive, self._see, self._answer, pulled=("round",))
+        self.mailbox = Mailbox.over(self._links)
         verifier = Verifier(credentials.authority.read_bytes())
-        self.board = Board(
-            identity, verifier, place.names, [*place.neighbors], self._send_card, self._look, self._report
-        )
-        self._links: Links | None = None
+        show_card = partial(self._links.send, "board")
+        self.board = Board(identity, verifier, place.names, [*place.neighbors], show_card, self._look, self._report)
 
     # --- the course of things ----------------------------------------------------------------------------
 
@@ -132,11 +129,11 @@ class Member:
         return stored_run(self._segment.folder)
 
     def _connect(self) -> None:
-        self._links = Links(self.place, self._credentials, self._arrive, self._see, self._answer, pulled=("round",))
+        self._links.open()
         self.board.open()
 
     def _disconnect(self) -> None:
-        if self._links is not None:
+        if self._links.is_open:
             time.sleep(LINGER)
             self.board.close()
             self._links.close()
@@ -301,22 +298,6 @@ class Member:
             self.board.wait(LOOK)
 
     # --- what happens meanwhile, in other threads --------------------------------------------------------
-
-    def _send_round(self, neighbor: int, raw: bytes) -> None:
-        assert self._links is not None
-        self._links.send("round", self.place.names[neighbor], raw)
-
-    def _send_card(self, name: str, raw: bytes) -> None:
-        assert self._links is not None
-        self._links.send("board", name, raw)
-
-    def _pull_round(self, neighbor: int) -> bytes | None:
-        assert self._links is not None
-        return self._links.pull("round", self.place.names[neighbor])
-
-    def _wake(self, neighbor: int) -> None:
-        assert self._links is not None
-        self._links.wake("round", self.place.names[neighbor])
 
     def _arrive(self, topic: str, sender: str, raw: bytes) -> None:
         self.board.arrive(sender, raw)

@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from .session import Links
 from .wire import Form, Malformed, Message, fault_of, header_of, pack, unpack
 
 AHEAD = 64  # rounds that a neighbour may be ahead
@@ -86,6 +87,20 @@ class Mailbox:
         self._ending = threading.Lock()
         self.messages = self.bytes = self.payload = 0
         self.refused: Counter[int] = Counter()
+
+    @classmethod
+    def over(cls, links: Links) -> Mailbox:
+        """Of an agent whose links bring rounds when they are pulled."""
+        place = links.place
+        names = place.names
+        return cls(
+            bytes.fromhex(place.run_id),
+            names,
+            [names.index(name) for name in place.neighbors],
+            lambda neighbor, raw: links.send("round", names[neighbor], raw),
+            lambda neighbor: links.pull("round", names[neighbor]),
+            lambda neighbor: links.wake("round", names[neighbor]),
+        )
 
     def begin(self, epoch: int) -> None:
         """A new epoch. Messages of it may be there already: others may have begun before."""

@@ -176,7 +176,7 @@ def check_free(listen: str) -> None:
 
 
 class Links:
-    """An open session with all that an agent declares in it.
+    """An agent's session, with all that it declares in it, from `open` to `close`.
 
     Args:
       arrive: called with topic, sender's name and bytes, from threads of Zenoh's.
@@ -194,10 +194,18 @@ class Links:
         answer: Callable[[], bytes],
         pulled: Sequence[str] = (),
     ) -> None:
+        self.place, self._credentials = place, credentials
+        self._arrive, self._alive, self._answer, self._pulled = arrive, alive, answer, pulled
+        self._nudge = secrets.token_bytes(16)  # nobody else's message
+        self.session: Any = None
+
+    def open(self) -> None:
+        """Listen, and dial for as long as it takes."""
         zenoh = require("zenoh", "peers")
-        self._failure = zenoh.ZError
+        place, arrive, alive, answer = self.place, self._arrive, self._alive, self._answer
+        self._failure, self._local = zenoh.ZError, zenoh.Locality.SESSION_LOCAL
         try:
-            self.session = zenoh.open(zenoh.Config.from_json5(json.dumps(configuration(place, credentials))))
+            self.session = zenoh.open(zenoh.Config.from_json5(json.dumps(configuration(place, self._credentials))))
         except zenoh.ZError as error:
             reason = str(error).partition(" at /")[0]
             raise OSError(f"{place.name} cannot listen at {place.listen}: {reason}") from None
@@ -223,13 +231,11 @@ class Links:
         self._subscribers = {
             (topic, name): self.session.declare_subscriber(
                 place.key(topic, name, place.name),
-                zenoh.handlers.RingChannel(WAITING) if topic in pulled else of(topic, name),
+                zenoh.handlers.RingChannel(WAITING) if topic in self._pulled else of(topic, name),
             )
             for topic in TOPICS
             for name in place.neighbors
         }
-        self._local, self._place = zenoh.Locality.SESSION_LOCAL, place
-        self._nudge = secrets.token_bytes(16)  # nobody else's message
         self._declared: list[Any] = []
         liveliness = self.session.liveliness()
         self._declared += [
@@ -239,6 +245,10 @@ class Links:
         status = place.key("status", place.name)
         self._declared.append(self.session.declare_queryable(status, lambda query: query.reply(status, answer())))
         self._declared.append(liveliness.declare_token(place.key("alive", place.name)))
+
+    @property
+    def is_open(self) -> bool:
+        return self.session is not None
 
     def send(self, topic: str, name: str, raw: bytes) -> None:
         """Over a link that is lost, nothing: that it is, is noticed elsewhere."""
@@ -254,7 +264,7 @@ class Links:
 
     def wake(self, topic: str, name: str) -> None:
         """Let a `pull` return."""
-        self.session.put(self._place.key(topic, name, self._place.name), self._nudge, allowed_destination=self._local)
+        self.session.put(self.place.key(topic, name, self.place.name), self._nudge, allowed_destination=self._local)
 
     def close(self) -> None:
         self.session.close()

@@ -37,8 +37,8 @@ from consilience.runtimes.traffic import Traffic
 
 from .peers_agent import NAMES, NETWORK, PARTS, SAMPLERS
 
-ROUNDS = {650: 500, 25_000: 200}  # a second's or less, by dimension
-PAIRS = 5
+ROUNDS = {650: 1000, 25_000: 300}  # by dimension: half a second of them
+PAIRS = 9
 KINDS = {"gossip": "round of gossip", "sum": "sum over the tree"}
 LEAST_RATIO = {"gossip": 0.6}
 DRAWS = {"mala": 400, "nuts": 30}

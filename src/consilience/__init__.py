@@ -3,6 +3,7 @@
 from .network import Network
 from .posterior import Classification, Posterior, Regression, pool, shard
 from .results import Run, Summary, load
+from .runtimes import Devices
 from .samplers import DESGHMC as desghmc  # noqa: N811
 from .samplers import DESGLD as desgld  # noqa: N811
 from .samplers import DMALA as dmala  # noqa: N811
@@ -22,6 +23,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Classification",
+    "Devices",
     "Network",
     "Posterior",
     "Regression",

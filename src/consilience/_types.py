@@ -11,11 +11,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
+import numpy as np
 
 Params = Any  # any pytree of floating-point arrays
 Batch = Any  # any pytree of arrays with one leading axis, the examples
 Number = Any  # a real number, or what stands for it while a function is traced
 Key = jax.Array
+AnyArray = jax.Array | np.ndarray  # on a device, or not yet
 
 if TYPE_CHECKING:
     Vector: TypeAlias = jax.Array

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,20 +18,22 @@ import numpy as np
 from ._checks import whole_number
 from ._types import Batch, Key, Params
 from .network import Network
-from .posterior import Layout, Posterior, Shard, check_posterior, stack_shards
+from .posterior import Layout, Posterior, Shard, check_posterior
 from .posterior.layout import RESERVED
-from .posterior.shards import check_shards, rows
+from .posterior.shards import form, own_shards, stack_on_host
 from .posterior.view import Keep, View, chosen
 from .results import Run
-from .results.identity import describe, surroundings
+from .results.identity import Table, causes, describe, describe_data, surroundings
 from .results.memory import Memory
 from .results.progress import Progress
+from .results.shared import SharedStore
 from .results.sink import Sink
 from .results.store import POSTERIOR, SUBPOSTERIORS, Store
 from .results.stored import moments_of, stored_run
 from .results.writer import Writer
-from .runtimes import Chunk, Simulation
+from .runtimes import Chunk, Engine, Hosts, Runtime, Simulate
 from .runtimes.bar import progress_bar
+from .runtimes.moments import read_moments
 from .runtimes.traffic import Traffic, price
 from .samplers import OneShot, Sampler
 
@@ -40,7 +43,7 @@ MOST_REDONE = 1e-3  # of all iterations
 
 def sample(
     posterior: Posterior,
-    shards: Sequence[Batch],
+    shards: Sequence[Batch] | Callable[[int], Batch],
     network: Network,
     sampler: Sampler,
     *,
@@ -56,12 +59,14 @@ def sample(
     out: str | Path | None = None,
     resume: bool = False,
     progress: bool | str = True,
+    runtime: Runtime | None = None,
 ) -> Run:
     """Sample one posterior over a network, no agent seeing another's data.
 
     Args:
       posterior: what is sampled.
-      shards: one pytree of data per agent, as `cs.shard` gives them.
+      shards: one pytree of data per agent, as `cs.shard` gives them, or a function of an agent's number that gives its
+        own: where several hosts share a run, it is called for the agents of this host only.
       network: who may talk to whom.
       sampler: how: `cs.nuts()` where nothing speaks against it.
       num_samples: kept draws per chain.
@@ -81,15 +86,23 @@ def sample(
       resume: go on with the run in `out`: after a crash, or for more draws. The draws are those that one uninterrupted
         run would have given. Where there is no run yet, one is started.
       progress: show a bar; a string is its label.
+      runtime: where agents live: `cs.Devices()`, on a mesh of devices, of this host or of several; None: as lanes of
+        one array, on jax's default device. The chain is the same, but for how sums round.
     """
-    _check_arguments(posterior, network, sampler)
+    _check_arguments(posterior, network, sampler, runtime)
     length = Length(num_samples, num_warmup, num_chains, thin, seed)
     if resume and out is None:
         raise ValueError('resume=True: say which run to go on with, out="runs/first".')
 
     began = time.perf_counter()
-    shards = check_shards(shards, network.size)
-    ready = prepare(posterior, shards, network, sampler, length, init, keep)
+    runtime = Simulate() if runtime is None else runtime
+    hosts, own = runtime.hosts, runtime.agents(network.size)
+    _check_sharing(hosts, sampler, out)
+    here = hosts.together(lambda: own_shards(shards, network.size, own))
+    data = _data_of_all(hosts, own, here)
+    ready = hosts.together(
+        lambda: prepare(posterior, here, network, sampler, length, init, keep, own.start, data["rows"])
+    )
     posterior, layout, positions, sampler, view = ready.posterior, ready.layout, ready.starts, ready.sampler, ready.view
     averaged = _averaged(layout, posterior, moments)
     watched = _watched(averaged, watch)
@@ -100,7 +113,7 @@ def sample(
 
     # What a one-shot sampler draws first are not the posterior's draws: they are looked at once they are combined.
     drawn = View.of(layout) if isinstance(sampler, OneShot) else view
-    simulation = Simulation(
+    engine = runtime.engine(
         posterior,
         layout,
         ready.stacked,
@@ -112,24 +125,29 @@ def sample(
         averaged=averaged,
         watched=watched,
     )
+    layouts = (layout, view.layout, None if averaged is None else averaged.layout)
+    starts = np.asarray(positions)
+    identity = describe(network, sampler, data, starts, *layouts, posterior.dims, engine.code, asdict(length))
+    _check_alike(hosts, identity)
     sink: Memory | Store = Memory(num_samples)
     if out is not None:
-        layouts = (layout, view.layout, None if averaged is None else averaged.layout)
-        starts = np.asarray(positions)
-        identity = describe(network, sampler, shards, starts, *layouts, posterior.dims, simulation.code, asdict(length))
         group = SUBPOSTERIORS if isinstance(sampler, OneShot) else POSTERIOR
-        sink = Store(Path(out).expanduser().absolute(), identity, network, drawn.layout, num_samples, group, resume)
-    label = progress if isinstance(progress, str) else sampler.name
+        folder = Path(out).expanduser().absolute()
+        store = Store if hosts.count == 1 else partial(SharedStore, hosts, None if sampler.replicated else own)
+        per_file = runtime.agents_per_file(network.size)
+        sink = store(folder, identity, network, drawn.layout, num_samples, group, resume, per_file)
+    label = (progress if isinstance(progress, str) else sampler.name) if progress and hosts.is_first else ""
     with ending(sink):
-        done = _draw(simulation, sink, length, began, label if progress else "")
+        done = _draw(engine, sink, hosts, length, began, label)
         if isinstance(sampler, OneShot) and done.combined < done.drawn:
             done = _combine(sampler, sink, view, network, done)
-            sink.save(done, simulation.snapshot() if out else {})
+            sink.save(done, engine.snapshot() if out else {})
+    hosts.wait()  # for the draws of the others
     known: dict[str, Any] = {
         "sampler": sampler,
         "network": network,
         "posterior": posterior,
-        "shards": shards,
+        "shards": here if len(here) == network.size else None,
         "parameters": layout,
         "dims": posterior.dims,
     }
@@ -145,8 +163,10 @@ def sample(
         thin=thin,
         traffic=done.traffic,
         seconds=done.seconds,
-        rows=tuple(rows(f"agent {agent}", shard) for agent, shard in enumerate(shards)),
-        moments=None if averaged is None else moments_of(simulation.moments, averaged.layout.unravel, network.size),
+        rows=tuple(data["rows"]),
+        moments=None
+        if averaged is None
+        else moments_of(read_moments(engine.snapshot()), averaged.layout.unravel, network.size),
         facts={name: str(value) for name, value in {**asdict(length), **surroundings()}.items()},
         **known,
     )
@@ -200,15 +220,23 @@ def prepare(
     length: Length,
     init: Any,
     keep: Any,
+    first: int = 0,
+    lengths: Sequence[int] = (),
 ) -> Prepared:
-    """Refuse what cannot be run. `shards` are those of the agents that live here."""
+    """Refuse what cannot be run.
+
+    Args:
+      shards: of the agents that live here.
+      first: the first of them.
+      lengths: of all agents' shards, where the longest may be elsewhere.
+    """
     posterior = posterior.bind(shards[0])
     for_start, for_run = jax.random.split(jax.random.key(length.seed))
     layout, positions = _starts(_init(posterior, init), for_start, length.num_chains)
     start = layout.unravel(positions[0])
-    for agent, shard in enumerate(shards):
+    for agent, shard in enumerate(shards, first):
         posterior.check_data(agent, start, shard)
-    stacked = stack_shards(shards, len(shards))
+    stacked = stack_on_host(shards, lengths)
     check_posterior(posterior, start, jax.tree.map(lambda leaf: leaf[0], stacked.batch))
     sampler = sampler.resolve(network, layout.dimension, length.num_warmup)
     view = View.of(layout, chosen(posterior.constrain, keep))
@@ -216,20 +244,49 @@ def prepare(
     return Prepared(posterior, layout, positions, for_run, stacked, sampler, view)
 
 
-def _draw(simulation: Simulation, sink: Sink, length: Length, began: float, label: str) -> Progress:
+def _draw(engine: Engine, sink: Sink, hosts: Hosts, length: Length, began: float, label: str) -> Progress:
     """Run to the end from where the sink's run stands."""
     done = sink.progress
     if sink.snapshot is None:
-        done = done.sent(simulation.start_traffic)
+        done = done.sent(engine.start_traffic)
     else:
-        simulation.restore(sink.snapshot)
+        engine.restore(sink.snapshot)
 
     def pieces() -> Iterator[Piece]:
-        yield from (Piece(chunk, False) for chunk in simulation.warm_up(length.num_warmup - done.warmed))
-        yield from (Piece(chunk, True) for chunk in simulation.draws(length.num_samples - done.drawn, length.thin))
+        for chunk in engine.warm_up(length.num_warmup - done.warmed):
+            yield Piece(chunk, False, all_save())
+        for chunk in engine.draws(length.num_samples - done.drawn, length.thin):
+            yield Piece(chunk, True, all_save())
+
+    def all_save() -> bool:
+        return isinstance(sink, SharedStore) and bool(hosts.of_first(sink.is_due))
 
     with progress_bar(label, length.iterations, done.iterations(length.thin)) as report:
-        return take(pieces(), simulation.snapshot, sink, length, done, began, report)
+        return take(pieces(), engine.snapshot, sink, length, done, began, report)
+
+
+def _data_of_all(hosts: Hosts, own: range, shards: Sequence[Batch]) -> Table:
+    """What is recorded of all agents' data; refused where that of two hosts is not of one form."""
+    found = hosts.gather({**describe_data(shards), "first": own.start, "form": form(shards[0])})
+    for host in found:
+        if host["form"] != found[0]["form"]:
+            raise ValueError(f"agent {host['first']}: its data is {host['form']}, agent 0's is {found[0]['form']}.")
+    return {name: [value for host in found for value in host[name]] for name in ("rows", "fingerprints")}
+
+
+def _check_alike(hosts: Hosts, identity: Table) -> None:
+    """Refuse hosts that are about to run different things."""
+    for host, other in enumerate(hosts.gather(identity)):
+        if lines := causes(identity, other):
+            raise ValueError(f"host {host} runs something else than this host:\n{lines}\nStart all of them alike.")
+
+
+def _check_sharing(hosts: Hosts, sampler: Sampler, out: Any) -> None:
+    """Refuse what hosts cannot do together."""
+    if hosts.count > 1 and isinstance(sampler, OneShot):
+        raise ValueError(f"{sampler.name} puts all agents' draws together in one place: run it on one host.")
+    if hosts.count > 1 and not sampler.replicated and out is None:
+        raise ValueError('every host has the draws of its own agents: say where they go, out="runs/first".')
 
 
 class Piece(NamedTuple):
@@ -334,7 +391,7 @@ def _watched(averaged: View | None, watch: Any) -> View | None:
     return view
 
 
-def _check_arguments(posterior: Any, network: Any, sampler: Any) -> None:
+def _check_arguments(posterior: Any, network: Any, sampler: Any, runtime: Any) -> None:
     """Refuse what is easily passed by mistake."""
     for name, value, kind, fix in (
         ("posterior", posterior, Posterior, "cs.Posterior(log_prior, log_likelihood)"),
@@ -342,6 +399,8 @@ def _check_arguments(posterior: Any, network: Any, sampler: Any) -> None:
     ):
         if not isinstance(value, kind):
             raise TypeError(f"{name} is a {type(value).__name__}; write {name}={fix}.")
+    if not isinstance(runtime, Runtime | None):
+        raise TypeError(f"runtime = {runtime!r}: write runtime=cs.Devices(), or leave it out.")
     if isinstance(sampler, type):
         name = getattr(sampler, "name", "nuts")
         raise TypeError(f"sampler is the class {sampler.__name__}, without settings; write sampler=cs.{name}(...).")
@@ -358,8 +417,8 @@ def _divergence(chunk: Chunk, drawn: int) -> str | None:
     bad = ~np.isfinite(chunk.positions).all(axis=-1)
     for values in chunk.stats.values():
         bad |= ~np.isfinite(values)
-    for draw, chain, agent in np.argwhere(bad)[:1]:
-        return f"agent {agent}, chain {chain} is not finite from draw {drawn + draw} on"
+    for draw, chain, copy in np.argwhere(bad)[:1]:
+        return f"agent {chunk.first + copy}, chain {chain} is not finite from draw {drawn + draw} on"
     return None
 
 

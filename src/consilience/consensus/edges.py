@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._types import AnyArray
 from ..network import Network
 from .loops import loop
 
@@ -28,16 +29,16 @@ FUSED_DEGREE = 8  # up to here XLA fuses the whole sum over neighbours into one 
 class Block(NamedTuple):
     """The agents of one degree k."""
 
-    agents: jax.Array  # (n,)
-    neighbors: jax.Array  # (n, k), ascending in each row
-    weights: jax.Array  # (n, k), w_ij
+    agents: AnyArray  # (n,)
+    neighbors: AnyArray  # (n, k), ascending in each row
+    weights: AnyArray  # (n, k), w_ij
 
 
 class EdgeLists(NamedTuple):
     """Every agent's neighbours and weights, as arrays that may be arguments of a jitted function."""
 
     blocks: tuple[Block, ...]
-    row: jax.Array  # (m,): where agent i stands when the blocks are laid end to end
+    row: AnyArray  # (m,): where agent i stands when the blocks are laid end to end
 
 
 def edge_lists(network: Network) -> EdgeLists:
@@ -70,9 +71,9 @@ def flow(lists: EdgeLists, x: jax.Array, *, weighted: bool) -> jax.Array:
     return jnp.concatenate([_block_flow(block, x, weighted) for block in lists.blocks])
 
 
-def take(x: jax.Array, index: jax.Array) -> jax.Array:
+def take(x: AnyArray, index: AnyArray) -> jax.Array:
     """x[index], without the bounds checks that indices of our own making do not need."""
-    return x.at[index].get(mode="promise_in_bounds")
+    return jnp.asarray(x).at[index].get(mode="promise_in_bounds")
 
 
 def _block_flow(block: Block, x: jax.Array, weighted: bool) -> jax.Array:

@@ -20,10 +20,10 @@ import numpy as np
 from .._types import Batch
 from ..network import Network
 from ..posterior import Posterior, Shard
-from ..posterior.shards import check_shards
+from ..posterior.shards import check_shards, form
 from ..results import Run
 from ..results.history import ATTEMPT, HistoryStore
-from ..results.identity import describe, flat
+from ..results.identity import describe, describe_data, flat
 from ..results.progress import Progress
 from ..results.store import RUN, read_checkpoint, read_run
 from ..results.stored import stored_run
@@ -122,7 +122,14 @@ class Segment:
         code = _code(self.network, ready)
         starts = np.asarray(ready.starts)
         identity = describe(
-            self.network, ready.sampler, shards, starts, *layouts, ready.posterior.dims, code, asdict(task.length)
+            self.network,
+            ready.sampler,
+            describe_data(shards),
+            starts,
+            *layouts,
+            ready.posterior.dims,
+            code,
+            asdict(task.length),
         )
         identity["agent"] = {
             "name": place.name,
@@ -244,9 +251,7 @@ def _code(network: Network, ready: Prepared) -> str:
 def _alike(identity: dict[str, Any], task: Task) -> dict[str, str]:
     """What all agents must have alike, as text."""
     facts = {name: str(value) for name, value in flat(identity) if not name.startswith(OWN) and name != "agent.name"}
-    columns = jax.tree_util.tree_leaves_with_path(task.batch)
-    form = ", ".join(f"{jax.tree_util.keystr(path)} {leaf.dtype}{[*leaf.shape[1:]]}" for path, leaf in columns)
-    return {**facts, "columns": form, "on_loss": task.on_loss}
+    return {**facts, "columns": form(task.batch), "on_loss": task.on_loss}
 
 
 @contextmanager

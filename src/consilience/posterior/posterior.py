@@ -219,8 +219,11 @@ def start_values(posterior: Posterior, params: Params, shard: Shard, size: int) 
     return StartValues(prior, value - prior / size, sum(leaf.sum() for leaf in jax.tree.leaves(gradient)))
 
 
-def check_start(priors: np.ndarray, likelihoods: np.ndarray, slopes: np.ndarray) -> None:
-    """Refuse a start at which some density is not finite, naming the agent. All arrays are (chains, agents)."""
+def check_start(priors: np.ndarray, likelihoods: np.ndarray, slopes: np.ndarray, *, first: int = 0) -> None:
+    """Refuse a start at which some density is not finite, naming the agent.
+
+    All arrays are (chains, agents), of agents from the `first` on.
+    """
     for chain, _ in np.argwhere(~np.isfinite(priors))[:1]:
         raise ValueError(
             f"log_prior is {priors[chain, 0]} at the start of chain {chain}. Choose an init inside the prior's "
@@ -229,8 +232,8 @@ def check_start(priors: np.ndarray, likelihoods: np.ndarray, slopes: np.ndarray)
     for what, values in (("log-likelihood", likelihoods), ("gradient of the log density", slopes)):
         for chain, agent in np.argwhere(~np.isfinite(values))[:1]:
             raise ValueError(
-                f"agent {agent}: the {what} is {values[chain, agent]} at the start of chain {chain}. Check this "
-                f"agent's data and the init: the density must be finite and differentiable there."
+                f"agent {first + agent}: the {what} is {values[chain, agent]} at the start of chain {chain}. Check "
+                f"this agent's data and the init: the density must be finite and differentiable there."
             )
 
 

@@ -6,14 +6,14 @@ a likelihood can be infinite there, and the gradient of a masked infinity is NaN
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._types import Batch
+from .._types import AnyArray, Batch
 from .layout import leaf_name
 
 
@@ -21,18 +21,30 @@ class Shard(NamedTuple):
     """One agent's examples; stacked along a leading axis, all agents'."""
 
     batch: Batch
-    mask: jax.Array | None  # which examples are real; None where all are
+    mask: AnyArray | None  # which examples are real; None where all are
 
 
 def stack_shards(shards: Sequence[Batch], size: int) -> Shard:
     """All agents' examples with a leading axis of agents, refused where one agent's are not as they should be."""
-    shards = check_shards(shards, size)
-    lengths = [len(jax.tree.leaves(shard)[0]) for shard in shards]
+    return jax.tree.map(jnp.asarray, stack_on_host(check_shards(shards, size)))
+
+
+def stack_on_host(shards: Sequence[Batch], lengths: Sequence[int] = ()) -> Shard:
+    """Checked shards with a leading axis, as numpy arrays of the dtypes that a device will hold.
+
+    Args:
+      lengths: of all agents' shards, where these are not all.
+    """
+    own = [len(jax.tree.leaves(shard)[0]) for shard in shards]
+    lengths = lengths or own
     longest = max(lengths)
-    batch = jax.tree.map(lambda *leaves: jnp.asarray(np.stack([_padded(leaf, longest) for leaf in leaves])), *shards)
-    if min(lengths) == longest:
-        return Shard(batch, None)
-    return Shard(batch, jnp.asarray(np.arange(longest) < np.array(lengths)[:, None]))
+
+    def stacked(*leaves: np.ndarray) -> np.ndarray:
+        kept = jax.dtypes.canonicalize_dtype(leaves[0].dtype)
+        return np.stack([_padded(leaf, longest).astype(kept, copy=False) for leaf in leaves])
+
+    mask = None if min(lengths) == longest else np.arange(longest) < np.array(own)[:, None]
+    return Shard(jax.tree.map(stacked, *shards), mask)
 
 
 def rows(what: str, data: Batch) -> int:
@@ -70,39 +82,63 @@ def as_arrays(what: str, data: Batch) -> Batch:
     return jax.tree_util.tree_map_with_path(convert, data)
 
 
+def own_shards(shards: Sequence[Batch] | Callable[[int], Batch], size: int, own: range) -> list[Batch]:
+    """Those of some of the agents, checked, out of all agents', or of a function of an agent's number."""
+    if callable(shards):
+        return _checked([shards(agent) for agent in own], own.start)
+    _check_number(shards, size)
+    return _checked(shards[own.start : own.stop], own.start)
+
+
 def check_shards(shards: Sequence[Batch], size: int) -> list[Batch]:
     """The shards as numpy arrays, one per agent and all of one form; refused where they are not, naming the agent."""
+    _check_number(shards, size)
+    return _checked(shards)
+
+
+def form(shard: Batch) -> str:
+    """What all agents' data must have alike."""
+    leaves = jax.tree_util.tree_leaves_with_path(shard)
+    return ", ".join(f"{leaf_name(path, root='data')} {leaf.dtype}{[*leaf.shape[1:]]}" for path, leaf in leaves)
+
+
+def _check_number(shards: Sequence[Batch], size: int) -> None:
     if not isinstance(shards, list | tuple):
         raise TypeError(
             f"shards is a {type(shards).__name__}; it must be a list with one pytree of arrays per agent. "
-            f"Write shards=cs.shard(data, agents={size}), or [data] for one agent."
+            f"Write shards=cs.shard(data, agents={size}), [data] for one agent, or a function of an agent's number."
         )
     if len(shards) != size:
         raise ValueError(f"there are {len(shards)} shards for {size} agents: every agent needs exactly one.")
-    shards = [as_arrays(f"agent {agent}", shard) for agent, shard in enumerate(shards)]
-    for agent, shard in enumerate(shards):
+
+
+def _checked(shards: Sequence[Batch], first: int = 0) -> list[Batch]:
+    """Of agents from the `first` on."""
+    shards = [as_arrays(f"agent {agent}", shard) for agent, shard in enumerate(shards, first)]
+    for agent, shard in enumerate(shards, first):
         if rows(f"agent {agent}", shard) == 0:
             raise ValueError(f"agent {agent} has no examples: leave it out of the network, or give it some.")
-        _check_like(agent, shard, shards[0])
+        _check_like(agent, shard, first, shards[0])
     return shards
 
 
-def _check_like(agent: int, shard: Batch, model: Batch) -> None:
-    """Refuse what cannot be computed with, and what is not of the form of agent 0's shard."""
+def _check_like(agent: int, shard: Batch, first: int, model: Batch) -> None:
+    """Refuse what cannot be computed with, and what is not of the form of the `first` agent's."""
     forms = [str(jax.tree.structure(data)) for data in (shard, model)]
     if forms[0] != forms[1]:
-        raise ValueError(f"agent {agent}: its data is {forms[0]}, agent 0's is {forms[1]}.")
+        raise ValueError(f"agent {agent}: its data is {forms[0]}, agent {first}'s is {forms[1]}.")
     for (path, leaf), reference in zip(jax.tree_util.tree_leaves_with_path(shard), jax.tree.leaves(model), strict=True):
         name = leaf_name(path, root="its data")
         if not (jnp.issubdtype(leaf.dtype, jnp.number) or leaf.dtype == bool):
             raise TypeError(f"agent {agent}: {name} has dtype {leaf.dtype}; numbers are needed.")
         if leaf.shape[1:] != reference.shape[1:]:
             raise ValueError(
-                f"agent {agent}: an example of {name} has shape {leaf.shape[1:]}, agent 0's has {reference.shape[1:]}."
+                f"agent {agent}: an example of {name} has shape {leaf.shape[1:]}, agent {first}'s has "
+                f"{reference.shape[1:]}."
             )
         if leaf.dtype != reference.dtype:
             raise TypeError(
-                f"agent {agent}: {name} has dtype {leaf.dtype}, agent 0's has {reference.dtype}. "
+                f"agent {agent}: {name} has dtype {leaf.dtype}, agent {first}'s has {reference.dtype}. "
                 f"Convert both: .astype({str(np.result_type(leaf, reference))!r})."
             )
         _check_values(agent, name, leaf)

@@ -41,7 +41,7 @@ CONSEQUENCES = {
 def describe(
     network: Network,
     sampler: Sampler,
-    shards: Sequence[Batch],
+    data: Table,
     starts: np.ndarray,
     parameters: Layout,
     kept: Layout,
@@ -53,6 +53,7 @@ def describe(
     """A run as `run.toml` has it.
 
     Args:
+      data: of all agents, as `describe_data` gives it.
       starts: of the chains.
       parameters: what is sampled.
       kept: what is kept of it.
@@ -80,10 +81,7 @@ def describe(
             "weights": network.rule,
             "fingerprint": digest(np.array(network.edges), network.edge_weights),
         },
-        "data": {
-            "rows": [len(jax.tree.leaves(shard)[0]) for shard in shards],
-            "fingerprints": [digest(*map(np.asarray, jax.tree.leaves(shard))) for shard in shards],
-        },
+        "data": data,
         "model": {
             "parameters": _shapes(parameters),
             "kept": _shapes(kept),
@@ -94,6 +92,14 @@ def describe(
         },
         "versions": surroundings(),
         "dims": {name: list(axes) for name, axes in dims.items()},
+    }
+
+
+def describe_data(shards: Sequence[Batch]) -> Table:
+    """How much each agent has, and which."""
+    return {
+        "rows": [len(jax.tree.leaves(shard)[0]) for shard in shards],
+        "fingerprints": [digest(*map(np.asarray, jax.tree.leaves(shard))) for shard in shards],
     }
 
 
@@ -116,15 +122,19 @@ def surroundings() -> Table:
 
 def check_same(folder: Path, there: Table, here: Table) -> None:
     """Refuse to go on with a run that is another one, and say what differs."""
-    found = dict(_differences(there, here))
-    causes = [line for name, line in found.items() if name not in CONSEQUENCES]
-    causes = causes or [line for name, line in CONSEQUENCES.items() if name in found][:1]
-    if causes:
-        lines = "\n".join(f"  {line}" for line in causes)
+    if lines := causes(there, here):
         raise ValueError(
             f"{shown(folder)} holds another run; going on would mix the two:\n{lines}\n"
             f"Write the call as it was there, or start a new run with another out=."
         )
+
+
+def causes(there: Table, here: Table) -> str:
+    """What makes two runs different ones, a line each; empty, where nothing does."""
+    found = dict(_differences(there, here))
+    lines = [line for name, line in found.items() if name not in CONSEQUENCES]
+    lines = lines or [line for name, line in CONSEQUENCES.items() if name in found][:1]
+    return "\n".join(f"  {line}" for line in lines)
 
 
 def _differences(there: Table, here: Table) -> Iterator[tuple[str, str]]:

@@ -2,7 +2,7 @@
 
     run.toml         what the run is: settings, seed, versions, fingerprints of data and code, status
     draws.zarr/      posterior/ and sample_stats/, one array (draw, chain, agent, ...) each, compressed; xarray opens it
-    checkpoint.npz   how far it has come, and the state to go on from
+    checkpoint.npz   how far it has come, and the state to go on from; or, of hosts that share a run, parts/
     network.npz      edges and weights
     scores.json      predictive scores, where there are any
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -35,6 +36,7 @@ from ..runtimes import Chunk
 from .draws import DiskDraws, rows_at_once
 from .files import durable_zarr, locked, remove_partial, shown, write_whole
 from .identity import FORMAT, Table, check_same
+from .parts import PARTS, count, newest, read_parts
 from .progress import Progress
 
 RUN, CHECKPOINT, DRAWS, NETWORK, SCORES = "run.toml", "checkpoint.npz", "draws.zarr", "network.npz", "scores.json"
@@ -52,6 +54,7 @@ class Store:
       kept: what a draw has.
       planned: draws.
       group: where the draws go.
+      agents_per_file: whose draws may share a file; None: all agents'.
     """
 
     def __init__(
@@ -63,16 +66,21 @@ class Store:
         planned: int,
         group: str = POSTERIOR,
         resume: bool = False,
+        agents_per_file: int | None = None,
     ) -> None:
         for module in ("zarr", "tomli_w"):
             require(module, "store")
         self.folder, self.identity, self.kept, self.planned, self.group = folder, identity, kept, planned, group
         self.progress = Progress()
         self.snapshot: Mapping[str, np.ndarray] | None = None
+        self._agents_per_file = agents_per_file
         self._arrays: dict[str, Any] = {}
         self._saved, self._cost = -np.inf, 0.0
-        _check_folder(folder, kept)
-        self._lock = locked(folder)
+        self._open(network, resume)
+
+    def _open(self, network: Network, resume: bool) -> None:
+        _check_folder(self.folder, self.kept)
+        self._lock = locked(self.folder)
         try:
             self._begin(network, resume)
         except BaseException:
@@ -96,16 +104,24 @@ class Store:
                 )
             if self.progress.drawn:
                 disk_draws(self.folder, self.kept, self.progress.drawn, (1, 1), self.group)  # refuses a folder without
+            self._take_over()
         remove_partial(self.folder)
         edges = np.array(network.edges, dtype=int).reshape(-1, 2)
         write_whole(self.folder / NETWORK, _npz({"edges": edges, "weights": network.edge_weights}))
         self._say("running")  # last: a folder with a run.toml can be read
 
+    def _take_over(self) -> None:
+        """What several hosts have saved in parts is this process's to go on with now."""
+        if (self.folder / PARTS).exists():
+            if self.snapshot is not None:
+                self.save(self.progress, dict(self.snapshot))
+            shutil.rmtree(self.folder / PARTS)
+
     def append(self, chunk: Chunk, first: int) -> None:
         """Write a chunk's draws and figures as draws `first` and on."""
-        self._write(self.group, chunk.positions, self.kept, first)
+        self._write(self.group, chunk.positions, self.kept, first, chunk.first)
         for name, values in chunk.stats.items():
-            self._array(f"{STATS}/{name}", values)[first : first + len(values)] = values
+            self._put(f"{STATS}/{name}", values, first, chunk.first)
 
     def own_draws(self) -> np.ndarray:
         """What has been appended, read into memory."""
@@ -115,10 +131,15 @@ class Store:
         """The posterior's draws, beside what has been appended."""
         self._write(POSTERIOR, values, layout)
 
-    def _write(self, group: str, values: np.ndarray, layout: Layout, first: int = 0) -> None:
+    def _write(self, group: str, values: np.ndarray, layout: Layout, first: int = 0, agent: int = 0) -> None:
         """Vectors (draw, chain, copy, number) to their parameters' arrays."""
         for name, leaf in layout.leaves(values):
-            self._array(f"{group}/{name}", leaf)[first : first + len(leaf)] = leaf
+            self._put(f"{group}/{name}", leaf, first, agent)
+
+    def _put(self, path: str, values: np.ndarray, first: int, agent: int) -> None:
+        """Draws from the `first` on, of agents from `agent` on, to their place."""
+        array = self._array(path, values)
+        array[first : first + len(values), :, agent : agent + values.shape[2]] = values
 
     def state(
         self, snapshot: Callable[[], dict[str, np.ndarray]], at_once: bool = False
@@ -131,10 +152,13 @@ class Store:
         """Save how far the run has come, and the state to go on from."""
         began = time.perf_counter()
         facts = np.frombuffer(json.dumps(asdict(progress)).encode(), np.uint8)
-        write_whole(self.folder / CHECKPOINT, _npz({"progress": facts, **state}))
+        self._write_checkpoint(progress, _npz({"progress": facts, **state}))
         self.progress = progress
         self._saved = time.perf_counter()
         self._cost = self._saved - began
+
+    def _write_checkpoint(self, progress: Progress, content: bytes) -> None:
+        write_whole(self.folder / CHECKPOINT, content)
 
     def finish(self, status: str) -> None:
         """Say how the run ended, and let go of the folder."""
@@ -156,22 +180,27 @@ class Store:
     def _made(self, path: str, values: np.ndarray) -> Any:
         zarr = require("zarr", "store")
         root = zarr.open_group(durable_zarr(self.folder / DRAWS), mode="a")
-        shape = (self.planned, *values.shape[1:])
+        shape = self._shape(values)
         if path in root:
             array = root[path]
             if array.shape != shape:
                 array.resize(shape)
             return array
         name = path.rpartition("/")[2]
+        together = (*shape[:2], min(self._agents_per_file or shape[2], shape[2]), *shape[3:])
         return root.create_array(
             path,
             shape=shape,
-            chunks=(rows_at_once(shape, values.dtype), *(max(1, n) for n in shape[1:])),
+            chunks=(rows_at_once(together, values.dtype), *(max(1, n) for n in together[1:])),
             dtype=values.dtype,
             compressors=zarr.codecs.BloscCodec(cname="lz4", clevel=1, shuffle="bitshuffle"),
             fill_value=np.nan,
             dimension_names=["draw", "chain", "agent", *(f"{name}_dim_{k}" for k in range(values.ndim - 3))],
         )
+
+    def _shape(self, values: np.ndarray) -> tuple[int, ...]:
+        """Of the array for draws like `values`."""
+        return (self.planned, *values.shape[1:])
 
 
 class DiskStats(Mapping[str, np.ndarray]):
@@ -225,13 +254,21 @@ def read_run(folder: Path) -> Table:
 
 def read_checkpoint(folder: Path) -> tuple[Progress, Mapping[str, np.ndarray] | None]:
     """How far the run has come, and the state to go on from; None before the first checkpoint."""
+    found: tuple[Progress, Mapping[str, np.ndarray] | None] = (Progress(), None)
+    if (folder / CHECKPOINT).exists():
+        found = _read_state(folder / CHECKPOINT)
+    parts = newest(folder)
+    if parts is not None and int(parts.name) > count(found[0]):
+        return read_parts(parts, _read_state)
+    return found
+
+
+def _read_state(path: Path) -> tuple[Progress, dict[str, np.ndarray]]:
     try:
-        with (folder / CHECKPOINT).open("rb") as file:
+        with path.open("rb") as file:
             arrays = dict(np.load(file))
-    except FileNotFoundError:
-        return Progress(), None
     except (ValueError, OSError, EOFError, BadZipFile) as error:
-        raise ValueError(f"{shown(folder / CHECKPOINT)} is damaged: {error}. Its draws are in {DRAWS}.") from None
+        raise ValueError(f"{shown(path)} is damaged: {error}. Its draws are in {DRAWS}.") from None
     return Progress(**json.loads(arrays.pop("progress").tobytes())), arrays
 
 

@@ -45,10 +45,11 @@ COMPILED_FOR = ("jax_default_matmul_precision", "jax_default_device")
 class Chunk(NamedTuple):
     """What left the device: consecutive draws and what was measured while they were drawn."""
 
-    positions: np.ndarray  # (draws, chains, copies, numbers) kept: a copy for every agent, or one for all
+    positions: np.ndarray  # (draws, chains, copies, numbers) kept: a copy for every agent here, or one for all
     stats: dict[str, np.ndarray]  # info fields, (draws, chains, copies), averaged over the iterations behind a draw
     iterations: int
     traffic: Traffic
+    first: int = 0  # the agent whose copy is the first
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class Program:
     settings: tuple[Any, ...]  # of jax, that change what is compiled and not what is traced
     buffer: int  # draws
     block: int  # iterations whose noise is drawn at once
+    place: Any  # where it runs, if that is in the compiled code
 
 
 class Engine:
@@ -72,15 +74,20 @@ class Engine:
       inputs: with the shards of the agents that live here.
       positions: (chains, dimension), where the chains start, on all agents alike.
       copies: of a chain that are kept here.
+      place: of which compiled code knows, and its trace does not.
     """
 
-    def __init__(self, network: Network, model: Model, inputs: Inputs, positions: jax.Array, copies: int) -> None:
+    first_copy = 0  # whose it is
+
+    def __init__(
+        self, network: Network, model: Model, inputs: Inputs, positions: jax.Array, copies: int, place: Any = None
+    ) -> None:
         self.network, self.model, self.inputs, self.copies = network, model, inputs, copies
         self.chains = len(positions)
         self._positions = positions = jnp.asarray(positions, model.layout.dtype)
         self._exchanges: list[Exchange] = []
         self.start_traffic = Traffic()
-        traced = trace(model, inputs, positions, self._charge_start, self._read_off)
+        traced = self._trace(positions)
         state, noise, info = traced.state, traced.noise, traced.info
         taken = {*info._fields, "disagreement"} & set(model.watched.layout.names if model.watched else ())
         if taken:
@@ -98,12 +105,51 @@ class Engine:
             tuple(str(getattr(jax.config, name)) for name in COMPILED_FOR),
             buffer=max(1, min(BUFFER_DRAWS, BUFFER_BYTES // draw_bytes)),
             block=max(1, min(NOISE_ITERATIONS, NOISE_BYTES // max(1, noise_bytes))),
+            place=place,
         )
-        self._compiled = _compiled(self.program, model, inputs, positions, state, moments)
-        self.state: Any = state  # its form; `begin` fills it
-        self._no_moments = moments
-        self.moments: Accumulated | None = moments
+        self._none = moments
+        self.state, self.moments = self._placed(state, moments)  # their forms; `begin` fills them
+        self._compiled = _cached(self.program, self._compile)
         self._seconds_per_iteration: float | None = None
+
+    def _trace(self, positions: jax.Array) -> Traced:
+        """What is to be compiled, its collectives read off."""
+        return trace(self.model, self.inputs, positions, self._charge_start, self._read_off)
+
+    def _compile(self) -> Compiled:
+        start, values = partial(start_all, self.model), partial(start_values_all, self.model)
+        advance = partial(advance_all, self.program.buffer, self.program.block, self.model)
+        arguments = (self.inputs, self.state, self.moments, *(np.int32(1),) * 3)
+        return Compiled(
+            self._jitted("start", start).lower(self.inputs, self._positions).compile(),
+            self._jitted("values", values).lower(self.inputs, self._positions).compile(),
+            self._jitted("advance", advance, donate_argnums=(1, 2)).lower(*arguments).compile(),
+        )
+
+    # --- where arrays live: all of them on one device, unless a runtime says otherwise ------------------
+
+    def _jitted(self, name: str, function: Callable[..., Any], **options: Any) -> Any:
+        """A function of which `Compiled` has one of this name."""
+        return jax.jit(function, **options)
+
+    def _placed(self, state: Any, moments: Accumulated | None) -> tuple[Any, Accumulated | None]:
+        """The forms of state and moments, where they live."""
+        return state, moments
+
+    @property
+    def _knows_others(self) -> bool:
+        """Whether it can be told how far agents are apart."""
+        return self.copies > 1
+
+    def _read(self, values: jax.Array) -> np.ndarray:
+        """What the agents here have of it, on the host: to be copied, since the next iteration will use its memory."""
+        return np.asarray(values)
+
+    def _put(self, values: np.ndarray, like: Any) -> jax.Array:
+        """What all agents have, to where `like` is."""
+        return jnp.asarray(values)
+
+    # --- the run -----------------------------------------------------------------------------------------
 
     def check_start(self) -> None:
         """Refuse a start at which an agent's density is not finite: nothing is sent for that."""
@@ -112,7 +158,8 @@ class Engine:
     def begin(self) -> None:
         """Go to the start."""
         self.state = self._compiled.start(self.inputs, self._positions)
-        self.moments = jax.tree.map(jnp.copy, self._no_moments)  # the loop takes over what it is given
+        if self.moments is not None:
+            self.moments = jax.tree.map(lambda none, like: self._put(np.array(none), like), self._none, self.moments)
 
     def _charge_start(self, exchanges: list[Exchange]) -> None:
         """Count what the agents sent before their first iteration."""
@@ -127,13 +174,16 @@ class Engine:
     def snapshot(self) -> dict[str, np.ndarray]:
         """All that going on from here needs."""
         moments = {} if self.moments is None else self.moments._asdict()
-        return {**to_arrays(self.state), **{f"{MOMENTS}{name}": np.array(value) for name, value in moments.items()}}
+        return {
+            **to_arrays(self.state, self._read),
+            **{f"{MOMENTS}{name}": np.array(self._read(value)) for name, value in moments.items()},
+        }
 
     def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
         """Go on from a snapshot of the same run."""
-        self.state = from_arrays(self.state, snapshot)
+        self.state = from_arrays(self.state, snapshot, self._put)
         if self.moments is not None:
-            self.moments = jax.tree.map(jnp.asarray, read_moments(snapshot))
+            self.moments = jax.tree.map(self._put, read_moments(snapshot), self.moments)
 
     def advance(self, draws: int, thin: int, seen: bool = True) -> Chunk:
         """`draws` × `thin` iterations, of which every `thin`-th is kept; at most the buffer's number of draws.
@@ -145,20 +195,21 @@ class Engine:
             raise ValueError(f"{draws} draws at once do not fit into the buffer of {self.program.buffer}.")
         began = time.perf_counter()
         self.state, self.moments, kept = self._compiled.advance(
-            self.inputs, self.state, self.moments, jnp.int32(draws), jnp.int32(thin), jnp.int32(draws * seen)
+            self.inputs, self.state, self.moments, *map(np.int32, (draws, thin, draws * seen))
         )
         # Cut on the host, where no length has to be compiled; copied, so that no buffer outlives its chunk.
         chains = (draws, self.chains, self.copies)
-        stats = kept.stats._asdict()
-        if self.copies > 1:
-            stats["disagreement"] = kept.disagreement
+        stats = {name: self._read(values) for name, values in kept.stats._asdict().items()}
+        if self._knows_others:
+            stats["disagreement"] = self._read(kept.disagreement)
         if self.model.watched is not None:
-            stats |= dict(self.model.watched.layout.leaves(np.asarray(kept.watched)))
+            stats |= dict(self.model.watched.layout.leaves(self._read(kept.watched)))
         chunk = Chunk(
-            np.asarray(kept.positions)[:draws].reshape(*chains, kept.positions.shape[-1]).copy(),
-            {name: np.asarray(values)[:draws].reshape(chains).copy() for name, values in stats.items()},
+            self._read(kept.positions)[:draws].reshape(*chains, kept.positions.shape[-1]).copy(),
+            {name: values[:draws].reshape(chains).copy() for name, values in stats.items()},
             draws * thin,
             self._traffic(np.asarray(kept.counts, dtype=np.int64).sum(axis=0)),
+            self.first_copy,
         )
         self._seconds_per_iteration = (time.perf_counter() - began) / chunk.iterations
         return chunk
@@ -229,23 +280,13 @@ class Compiled(NamedTuple):
 _cache: OrderedDict[Program, Compiled] = OrderedDict()
 
 
-def _compiled(
-    program: Program, model: Model, inputs: Inputs, positions: jax.Array, state: Any, moments: Any
-) -> Compiled:
+def _cached(program: Program, compile: Callable[[], Compiled]) -> Compiled:
     """The executables of a program; the least recently used go when there are many.
 
     Compiled at once and for good: traced later, the model's own code might have come to mean something else.
     """
     if program not in _cache:
-        count = jnp.int32(1)
-        advance = jax.jit(
-            partial(advance_all, program.buffer, program.block, model), donate_argnames=("state", "moments")
-        )
-        _cache[program] = Compiled(
-            jax.jit(partial(start_all, model)).lower(inputs, positions).compile(),
-            jax.jit(partial(start_values_all, model)).lower(inputs, positions).compile(),
-            advance.lower(inputs, state, moments, count, count, count).compile(),
-        )
+        _cache[program] = compile()
     _cache.move_to_end(program)
     while len(_cache) > COMPILED_PROGRAMS:
         _cache.popitem(last=False)

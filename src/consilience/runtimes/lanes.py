@@ -42,6 +42,8 @@ class LaneNeighbors:
       exchanges: the collectives so far, for the runtime to count.
     """
 
+    axes: str | tuple[str, ...] = AGENTS  # all agents are along these
+
     def __init__(self, lists: EdgeLists, root: int | jax.Array = 0, one_copy: bool = False) -> None:
         self._lists = lists
         self._root = root
@@ -82,23 +84,25 @@ class LaneNeighbors:
         if self.size == 1:
             return flag
         self._count("flood", flag, 1)
-        return lax.pmin(flag.astype(jnp.int32), AGENTS).astype(bool)
+        return lax.pmin(self._candidate(flag.astype(jnp.int32)), self.axes).astype(bool)
 
     def _weighted_flow(self, x: T) -> T:
         return self._flow(x, weighted=True)
 
     def _flow(self, x: T, *, weighted: bool) -> T:
-        row = take(self._lists.row, self.index)
-        return jax.tree.map(
-            lambda leaf: take(flow(self._lists, lax.all_gather(leaf, AGENTS), weighted=weighted), row), x
-        )
+        row = take(self._lists.row, lax.axis_index(AGENTS))
+        return jax.tree.map(lambda leaf: take(flow(self._lists, self._rows(leaf), weighted=weighted), row), x)
+
+    def _rows(self, leaf: jax.Array) -> jax.Array:
+        """All that a lane may read: the rows that the lists speak of."""
+        return lax.all_gather(leaf, AGENTS)
 
     # --- over the tree -------------------------------------------------------------------------------
 
     def total(self, x: T, at: jax.Array | None = None) -> T:
         if self.size > 1:
             self._count("tree pass", x, 2)
-        return lax.psum(x, AGENTS)  # of one agent too: a sum has no axis of agents
+        return lax.psum(jax.tree.map(self._summand, x), self.axes)  # of one agent too: a sum has no axis of agents
 
     def follow_root(self, x: T, digest: D) -> tuple[T, D]:
         if self.size == 1:
@@ -106,12 +110,31 @@ class LaneNeighbors:
         if jax.tree.leaves(digest):
             self._count("tree pass", (digest, digest), 1, "up")  # the greatest and the least
         self._count("tree pass", (x, digest), 1, "down")
-        if self._one_copy:
+        if self._is_alike:
             return x, jax.tree.map(jnp.zeros_like, digest)
-        return (
-            jax.tree.map(lambda leaf: take(lax.all_gather(leaf, AGENTS), jnp.asarray(self._root)), x),
-            jax.tree.map(lambda leaf: lax.pmax(leaf, AGENTS) - lax.pmin(leaf, AGENTS), digest),
-        )
+
+        def spread(leaf: jax.Array) -> jax.Array:
+            leaf = self._candidate(leaf)
+            return lax.pmax(leaf, self.axes) - lax.pmin(leaf, self.axes)
+
+        return jax.tree.map(self._of_root, x), jax.tree.map(spread, digest)
+
+    def _of_root(self, leaf: jax.Array) -> jax.Array:
+        return take(lax.all_gather(leaf, AGENTS), jnp.asarray(self._root))
+
+    # --- what a lane has to say to a reduction -------------------------------------------------------
+
+    @property
+    def _is_alike(self) -> bool:
+        """Whether nothing could differ from the root's."""
+        return self._one_copy
+
+    def _summand(self, leaf: jax.Array) -> jax.Array:
+        return leaf
+
+    def _candidate(self, leaf: jax.Array) -> jax.Array:
+        """For the greatest or the least."""
+        return leaf
 
     # --- counting ------------------------------------------------------------------------------------
 

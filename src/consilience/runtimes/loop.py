@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from .._types import Key, LogDensity
-from ..consensus import EdgeLists, Neighbors
+from ..consensus import Neighbors
 from ..posterior import Layout, LocalLogDensity, Posterior, Shard, StartValues, start_values
 from ..posterior.view import View
 from ..samplers import Kernel, Sampler
@@ -27,7 +27,7 @@ class Inputs(NamedTuple):
     """What the compiled code is applied to."""
 
     sampler: Sampler
-    lists: EdgeLists
+    lists: Any  # of edges: what `link` needs to know
     root: jax.Array  # of the spanning tree
     shards: Shard
     chain_keys: Key  # (chains,)
@@ -37,6 +37,11 @@ class LoopNeighbors(Neighbors, Protocol):
     """A link whose collectives the loop can count."""
 
     exchanges: list[Exchange]
+
+
+def mean_of_lanes(x: jax.Array) -> jax.Array:
+    """Where all agents are here."""
+    return x.mean(axis=-2, keepdims=True)
 
 
 class Model(NamedTuple):
@@ -49,6 +54,7 @@ class Model(NamedTuple):
     view: View  # of a draw: what is kept
     averaged: View | None  # of a draw: what running moments are taken of
     watched: View | None  # of the running mean: what is recorded with every draw
+    mean: Callable[[jax.Array], jax.Array] = mean_of_lanes  # over all agents, of what has them before its last axis
 
     def logdensity(self, shard: Shard, size: int) -> LogDensity:
         """ℓ_i of the vector of parameters."""
@@ -69,9 +75,14 @@ def _over_chains(function: Any, in_axes: Any, out_axes: Any = 0) -> Any:
     return jax.vmap(function, in_axes=in_axes, out_axes=out_axes)
 
 
+def all_but_clock(state: Any, value: Any, of_clock: Any = None) -> Any:
+    """`value` for every field of a state but its clock, which is one number for all chains and agents."""
+    return type(state)(**{name: of_clock if name == "iteration" else value for name in state._fields})
+
+
 def _chain_axes(state: Any) -> Any:
-    """Which fields of a state differ between chains: all but the clock, which stays one number for all."""
-    return type(state)(**{name: None if name == "iteration" else 0 for name in state._fields})
+    """Which fields of a state differ between chains."""
+    return all_but_clock(state, 0)
 
 
 def _agent_axes(model: Model, state: Any) -> Any:
@@ -102,7 +113,7 @@ def start_values_all(model: Model, inputs: Inputs, positions: jax.Array) -> Star
     """What decides whether the lanes can be started from there."""
 
     def values(shard: Shard, position: jax.Array) -> StartValues:
-        return start_values(model.posterior, model.layout.unravel(position), shard, len(inputs.lists.row))
+        return start_values(model.posterior, model.layout.unravel(position), shard, model.link(inputs).size)
 
     return lax.map(lambda position: _over_agents(values, (0, None))(inputs.shards, position), positions)
 
@@ -238,7 +249,7 @@ def see(
     lanes = positions.ndim - 2
     disagreement = None
     if lanes == 2:
-        apart = positions - positions.mean(axis=-2, keepdims=True)
+        apart = positions - model.mean(positions)
         disagreement = jnp.sqrt(jnp.square(apart).mean(axis=-1))
     if model.view.function is None and model.averaged is None:
         return Seen(positions, disagreement, None), moments

@@ -7,6 +7,7 @@ densities have an axis of agents, their sum has none, and all that follows from 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +19,7 @@ from ..posterior import Layout, Posterior, Shard
 from ..posterior.view import View
 from ..samplers import Sampler
 from .engine import Engine
+from .hosts import Hosts
 from .lanes import LaneNeighbors
 from .loop import Inputs, Model
 
@@ -51,11 +53,29 @@ class Simulation(Engine):
     ) -> None:
         one_copy = sampler.replicated and one_copy
         view = view or View.of(layout)
+        shards = jax.tree.map(jnp.asarray, shards)
         inputs = lane_inputs(network, sampler, shards, chain_keys(key, len(positions)))
         model = Model(posterior, layout, lane_link(one_copy), one_copy, view, averaged, watched)
         super().__init__(network, model, inputs, positions, 1 if one_copy else network.size)
         self.check_start()
         self.begin()
+
+
+class Simulate:
+    """The runtime that is taken where none is named: all agents in this process."""
+
+    hosts = Hosts()
+
+    def agents(self, size: int) -> range:
+        """Those of a network of this size that live here."""
+        return range(size)
+
+    def agents_per_file(self, size: int) -> int | None:
+        """Whose draws are stored together; None: all agents'."""
+        return None
+
+    def engine(self, *arguments: Any, **views: Any) -> Simulation:
+        return Simulation(*arguments, **views)
 
 
 def lane_inputs(network: Network, sampler: Sampler, shards: Shard, keys: Key) -> Inputs:

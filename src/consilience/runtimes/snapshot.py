@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -10,26 +10,33 @@ import jax.numpy as jnp
 import numpy as np
 
 
-def to_arrays(tree: Any) -> dict[str, np.ndarray]:
-    """The leaves of a pytree, copied to the host, by their number."""
-    return {f"leaf {k}": np.array(_numbers(leaf)) for k, leaf in enumerate(jax.tree.leaves(tree))}
+def to_arrays(tree: Any, read: Callable[[Any], np.ndarray] = np.asarray) -> dict[str, np.ndarray]:
+    """The leaves of a pytree, brought to the host by `read` and copied, by their number."""
+    return {f"leaf {k}": np.array(read(_numbers(leaf))) for k, leaf in enumerate(jax.tree.leaves(tree))}
 
 
-def from_arrays(like: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """The pytree of the form of `like` whose leaves `to_arrays` has taken apart."""
+def from_arrays(
+    like: Any,
+    arrays: Mapping[str, np.ndarray],
+    put: Callable[[np.ndarray, Any], jax.Array] = lambda array, _: jnp.asarray(array),
+) -> Any:
+    """The pytree of the form of `like` whose leaves `to_arrays` has taken apart.
+
+    Args:
+      put: an array to where the leaf that it is given is.
+    """
     leaves, structure = jax.tree.flatten(like)
-    return jax.tree.unflatten(structure, [_as(leaf, arrays[f"leaf {k}"]) for k, leaf in enumerate(leaves)])
+    found = [_as(leaf, put(arrays[f"leaf {k}"], leaf)) for k, leaf in enumerate(leaves)]
+    return jax.tree.unflatten(structure, found)
 
 
-def _is_key(leaf: Any) -> bool:
+def is_key(leaf: Any) -> bool:
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def _numbers(leaf: Any) -> Any:
-    return jax.random.key_data(leaf) if _is_key(leaf) else leaf
+    return jax.random.key_data(leaf) if is_key(leaf) else leaf
 
 
-def _as(like: Any, array: np.ndarray) -> jax.Array:
-    if _is_key(like):
-        return jax.random.wrap_key_data(jnp.asarray(array), impl=jax.random.key_impl(like))
-    return jnp.asarray(array)
+def _as(like: Any, array: jax.Array) -> jax.Array:
+    return jax.random.wrap_key_data(array, impl=jax.random.key_impl(like)) if is_key(like) else array

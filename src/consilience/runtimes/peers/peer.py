@@ -55,6 +55,7 @@ class Peer(Engine):
         def link(inputs: Inputs) -> PeerNeighbors:
             return PeerNeighbors(collectives, network, index)
 
+        shard = jax.tree.map(jnp.asarray, shard)
         inputs = Inputs(sampler, no_edges(network.size), jnp.int32(0), shard, chain_keys(key, len(positions)))
         model = Model(posterior, layout, link, sampler.replicated, view, None, None)
         super().__init__(network, model, inputs, positions, copies=1)

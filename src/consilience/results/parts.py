@@ -1,0 +1,84 @@
+"""Checkpoints in parts: every host saves the state of its own agents.
+
+    parts/<draws and iterations>/<first agent>-<last agent>-of-<agents>.npz
+
+A checkpoint counts once all its parts are there. Hosts do not wait for each other: each writes its part after the draws
+that it counts, and older checkpoints go when a newer one is whole.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from .files import make_folder, write_whole
+from .progress import Progress
+
+PARTS = "parts"
+NAME = re.compile(r"(\d+)-(\d+)-of-(\d+)\.npz")
+
+
+def count(progress: Progress) -> int:
+    """What grows from checkpoint to checkpoint."""
+    return progress.warmed + progress.drawn
+
+
+def write_part(folder: Path, progress: Progress, agents: range, size: int, content: bytes) -> None:
+    """One host's part, of its own `agents`."""
+    place = folder / PARTS / str(count(progress))
+    make_folder(place)
+    write_whole(place / f"{agents[0]}-{agents[-1]}-of-{size}.npz", content)
+    whole = newest(folder)
+    for other in _all(folder):
+        if whole is not None and int(other.name) < int(whole.name):
+            shutil.rmtree(other, ignore_errors=True)  # another host may be at it too
+
+
+def newest(folder: Path) -> Path | None:
+    """The last checkpoint of which all parts are there."""
+    return max(filter(_is_whole, _all(folder)), key=lambda place: int(place.name), default=None)
+
+
+def drop_unfinished(folder: Path) -> None:
+    """Remove what came after the last whole checkpoint: it will be drawn again, perhaps in other parts."""
+    whole = newest(folder)
+    for place in _all(folder):
+        if whole is None or int(place.name) > int(whole.name):
+            shutil.rmtree(place)
+
+
+def read_parts(
+    place: Path, read: Callable[[Path], tuple[Progress, dict[str, np.ndarray]]]
+) -> tuple[Progress, dict[str, np.ndarray]]:
+    """A whole checkpoint: arrays (chain, agent, ...), and numbers that all agents have alike."""
+    found = [read(path) for path in _in_order(place)]
+    progress, first = found[0]
+    states = [state for _, state in found]
+    return progress, {
+        name: np.concatenate([state[name] for state in states], axis=1) if first[name].ndim else first[name]
+        for name in first
+    }
+
+
+def _all(folder: Path) -> Iterator[Path]:
+    return (place for place in (folder / PARTS).glob("*") if place.name.isdigit())
+
+
+def _in_order(place: Path) -> list[Path]:
+    named = {path: NAME.fullmatch(path.name) for path in place.glob("*.npz")}
+    return sorted((path for path, name in named.items() if name), key=lambda path: int(path.name.split("-")[0]))
+
+
+def _is_whole(place: Path) -> bool:
+    """Whether its parts go from the first agent to the last."""
+    reached, size = 0, 1
+    for path in _in_order(place):
+        first, last, size = map(int, re.findall(r"\d+", path.stem))
+        if first != reached:
+            return False
+        reached = last + 1
+    return reached == size

@@ -1,0 +1,112 @@
+"""A run's folder that several hosts write to, each its own agents' part: all of them must see it.
+
+What is one for all agents, and the draws of chains that all hold alike, the first host writes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .._extras import require
+from ..network import Network
+from ..runtimes import Chunk, Hosts
+from .files import durable_zarr, shown
+from .parts import drop_unfinished, write_part
+from .progress import Progress
+from .store import DRAWS, RUN, Store, read_checkpoint, read_run
+
+PATIENCE = 120  # seconds, with a host that has as much to do
+POLL = 0.05
+
+
+class SharedStore(Store):
+    """Args:
+    hosts: that share it. Opening it is done by all of them together; all else each does in its own time.
+    agents: those on this host; None where all agents hold the same draws.
+    arguments, options: as of a `Store`.
+    """
+
+    def __init__(self, hosts: Hosts, agents: range | None, *arguments: Any, **options: Any) -> None:
+        self._hosts, self._agents = hosts, agents
+        super().__init__(*arguments, **options)
+
+    def _open(self, network: Network, resume: bool) -> None:
+        self._size = network.size
+        self._hosts.together(lambda: Store._open(self, network, resume) if self._hosts.is_first else None)
+        created = self._hosts.gather(self.identity["created"])[0]
+        self._hosts.together(lambda: self._find(created))
+
+    def _find(self, created: str) -> None:
+        """What the first host has opened."""
+        if not (self.folder / RUN).exists() or read_run(self.folder)["created"] != created:
+            raise ValueError(
+                f"{shown(self.folder)} is not the folder that the first host sees under this name. Name one that all "
+                f"hosts share."
+            )
+        self.progress, self.snapshot = read_checkpoint(self.folder)
+
+    def _take_over(self) -> None:
+        drop_unfinished(self.folder)
+        if self._agents is not None and (self.folder / DRAWS).exists():
+            self._check_files()
+
+    def _check_files(self) -> None:
+        """Refuse a folder with files that several hosts would have to write to."""
+        root = require("zarr", "store").open_group(self.folder / DRAWS, mode="r")
+        for _, group in root.groups():
+            for _, array in group.arrays():
+                if array.chunks[2] > (self._agents_per_file or 1):
+                    raise ValueError(
+                        f"{shown(self.folder)} was begun without runtime=cs.Devices(): its files hold all agents' "
+                        f"draws. Go on with it in one process."
+                    )
+
+    @property
+    def _is_writer(self) -> bool:
+        return self._agents is not None or self._hosts.is_first
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to save again."""
+        return super().state(lambda: {}) is not None
+
+    def append(self, chunk: Chunk, first: int) -> None:
+        if self._is_writer:
+            super().append(chunk, first)
+
+    def state(
+        self, snapshot: Callable[[], dict[str, np.ndarray]], at_once: bool = False
+    ) -> dict[str, np.ndarray] | None:
+        """All hosts save after the same iterations, so none decides by itself."""
+        return snapshot() if at_once else None
+
+    def _write_checkpoint(self, progress: Progress, content: bytes) -> None:
+        if self._agents is not None:
+            write_part(self.folder, progress, self._agents, self._size, content)
+        elif self._hosts.is_first:
+            super()._write_checkpoint(progress, content)
+
+    def _shape(self, values: np.ndarray) -> tuple[int, ...]:
+        planned, chains, copies, *rest = super()._shape(values)
+        return (planned, chains, copies if self._agents is None else self._size, *rest)
+
+    def _made(self, path: str, values: np.ndarray) -> Any:
+        """By the first host; the others wait for it."""
+        if self._hosts.is_first:
+            return super()._made(path, values)
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            if (self.folder / DRAWS / path / "zarr.json").exists():
+                array = require("zarr", "store").open_array(durable_zarr(self.folder / DRAWS / path), mode="r+")
+                if array.shape == self._shape(values):
+                    return array
+            time.sleep(POLL)
+        raise TimeoutError(f"the first host has not made {path} in {shown(self.folder)} after {PATIENCE} s.")
+
+    def finish(self, status: str) -> None:
+        if self._hosts.is_first:
+            super().finish(status)

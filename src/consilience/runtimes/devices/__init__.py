@@ -1,0 +1,82 @@
+"""`devices`: agents on a mesh of devices, of this host or of many.
+
+placement   which device holds which agents, and which rows devices exchange
+neighbors   the twin of `Neighbors`: sums by the mesh's own reduction, gossip by `ppermute`
+arrays      arrays over the mesh, by agents outside and by lanes inside
+mesh        the engine
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from ..hosts import Hosts, join
+from .arrays import MeshArrays, chosen_devices
+from .mesh import DeviceMesh
+from .placement import agents_per_group
+
+
+@dataclass(frozen=True)
+class Devices:
+    """`runtime=cs.Devices()`: agents live on all devices that jax has, several to each where there are more of them.
+
+    The chain is that of the default runtime, but for how sums round. Agents that gossip talk to neighbouring devices
+    only; exact sums are the mesh's own reduction.
+
+    Several hosts share a run once jax knows of all of them: `cs.Devices.cluster()`, called first of all on each of
+    them, sees to that, or your own `jax.distributed.initialize`. Every host then needs the data of its own agents only
+    (`shards=` may be a function of an agent's number), and `out=` must be a folder that all hosts see.
+
+    Args:
+      devices: so many of the devices, or these; None: all, on all hosts.
+    """
+
+    devices: int | Sequence[jax.Device] | None = None
+
+    @classmethod
+    def cluster(cls, coordinator: str | None = None, hosts: int | None = None, host: int | None = None) -> Devices:
+        """All devices of several hosts; called by each of them, before anything else is done with jax.
+
+        Args:
+          coordinator: address of the first host, `name:port`; left out, with the others, where the cluster tells: under
+            SLURM, Open MPI or Kubernetes.
+          hosts: how many there are.
+          host: which one this is, 0 ... hosts - 1.
+        """
+        join(coordinator, hosts, host)
+        return cls()
+
+    @property
+    def hosts(self) -> Hosts:
+        return Hosts.all()
+
+    def agents(self, size: int) -> range:
+        """Those of a network of this size that live on this host."""
+        return self._arrays(size).own
+
+    def agents_per_file(self, size: int) -> int | None:
+        """Whose draws are stored together, so that no two hosts ever write to one file."""
+        return agents_per_group(size)
+
+    def engine(self, posterior: Any, layout: Any, shards: Any, network: Any, *rest: Any, **views: Any) -> DeviceMesh:
+        return DeviceMesh(self._arrays(network.size), posterior, layout, shards, network, *rest, **views)
+
+    def _arrays(self, size: int) -> MeshArrays:
+        return MeshArrays(chosen_devices(self._found(), size), size)
+
+    def _found(self) -> Sequence[jax.Device]:
+        if self.devices is None:
+            return jax.devices()
+        if not isinstance(self.devices, int):
+            return self.devices
+        there = jax.devices()
+        if not 1 <= self.devices <= len(there):
+            raise ValueError(
+                f"devices = {self.devices}: jax has {len(there)} here. Write cs.Devices() for all of them, or, to try "
+                f"several on a CPU, start Python with XLA_FLAGS=--xla_force_host_platform_device_count={self.devices}."
+            )
+        return there[: self.devices]

@@ -1,0 +1,133 @@
+"""Arrays over a mesh: put there from what this host has, and read back as far as it is here.
+
+Outside, arrays are by agents; on the mesh they are by lanes, and lanes without an agent are added and taken away here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from ..snapshot import is_key
+from .neighbors import DEVICES
+from .placement import Placement, agents_per_group
+
+
+@dataclass(frozen=True)
+class MeshArrays:
+    """Args:
+    devices: of all hosts, those of one host side by side.
+    size: of the network, in which every device has a group of agents at least.
+    """
+
+    devices: tuple[jax.Device, ...]
+    size: int
+
+    @cached_property
+    def mesh(self) -> Mesh:
+        return Mesh(np.array(self.devices), (DEVICES,), axis_types=(AxisType.Auto,))
+
+    @cached_property
+    def placement(self) -> Placement:
+        return Placement(self.size, len(self.devices))
+
+    @cached_property
+    def own(self) -> range:
+        """The agents on this host."""
+        agents = [agents for agents, is_here in zip(self.placement.agents, self._is_here, strict=True) if is_here]
+        return range(agents[0].start, agents[-1].stop)
+
+    @property
+    def _is_here(self) -> list[bool]:
+        return [device.process_index == jax.process_index() for device in self.devices]
+
+    @property
+    def _lanes_here(self) -> np.ndarray:
+        return np.repeat(self._is_here, self.placement.lanes)
+
+    def sharding(self, spec: P) -> NamedSharding:
+        return NamedSharding(self.mesh, spec)
+
+    def everywhere(self, tree: Any) -> Any:
+        """The same on all devices."""
+        return jax.tree.map(lambda leaf: _of_numbers(lambda values: self.put(values, None), leaf), tree)
+
+    def put(self, values: Any, axis: int | None) -> jax.Array:
+        """What all hosts have alike, of all lanes along `axis`; None: of all devices alike."""
+        values = _canonical(values)
+        return jax.make_array_from_callback(values.shape, self.sharding(spec(axis)), lambda index: values[index])
+
+    def put_agents(self, values: np.ndarray, axis: int | None) -> jax.Array:
+        """What all hosts have alike, of all agents along `axis`."""
+        return self.put(values if axis is None else np.take(values, self.placement.source, axis), axis)
+
+    def form(self, agents: Any, axis: int | None) -> jax.ShapeDtypeStruct:
+        """Of an array whose form by agents is known."""
+        shape = list(agents.shape)
+        if axis is not None:
+            shape[axis] = len(self.placement.source)
+        return jax.ShapeDtypeStruct(tuple(shape), agents.dtype, sharding=self.sharding(spec(axis)))
+
+    def put_own(self, values: np.ndarray) -> jax.Array:
+        """Of the agents on this host, along the first axis: the other hosts have those of theirs."""
+        rows = _canonical(values)[self.placement.source[self._lanes_here] - self.own.start]
+        shape = (len(self.placement.source), *rows.shape[1:])
+        return jax.make_array_from_process_local_data(self.sharding(spec(0)), rows, shape)
+
+    def read(self, array: jax.Array) -> np.ndarray:
+        """Of the agents on this host, where it is by agents, else all of it."""
+        axis = axis_of(array)
+        if axis is None:
+            return np.asarray(array.addressable_data(0))
+        parts = sorted(array.addressable_shards, key=lambda part: part.index[axis].start or 0)
+        lanes = np.concatenate([np.asarray(part.data) for part in parts], axis)
+        return np.compress(self.placement.is_agent[self._lanes_here], lanes, axis)
+
+
+def chosen_devices(devices: Sequence[jax.Device], size: int) -> tuple[jax.Device, ...]:
+    """As many of them as there are groups of agents to go round, the same number of every host."""
+    hosts = sorted({device.process_index for device in devices})
+    groups = -(-size // agents_per_group(size))
+    if len(hosts) > groups:
+        raise ValueError(
+            f"{len(hosts)} hosts for {size} agents: every host needs {agents_per_group(size)} at least. "
+            f"Use {groups} hosts or fewer."
+        )
+    by_host = [[device for device in devices if device.process_index == host] for host in hosts]
+    most = groups // len(hosts)
+    return tuple(device for own in by_host for device in own[:most])
+
+
+def spec(axis: int | None) -> P:
+    """Along which axis an array is spread over the devices; None: it is the same everywhere."""
+    return P() if axis is None else P(*[None] * axis, DEVICES)
+
+
+def is_spec(tree: Any) -> bool:
+    return isinstance(tree, P)
+
+
+def axis_of(array: Any) -> int | None:
+    """The other way round, of an array or of its form."""
+    assert isinstance(array.sharding, NamedSharding)
+    return next((axis for axis, name in enumerate(array.sharding.spec) if name == DEVICES), None)
+
+
+def _of_numbers(function: Any, leaf: Any) -> jax.Array:
+    """A function of arrays of numbers, of a leaf that may be one of keys."""
+    if isinstance(leaf, jax.Array) and is_key(leaf):
+        return jax.random.wrap_key_data(function(jax.random.key_data(leaf)), impl=jax.random.key_impl(leaf))
+    return function(leaf)
+
+
+def _canonical(values: Any) -> np.ndarray:
+    """As jax would hold it."""
+    array = np.asarray(values)
+    return array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)

@@ -1,0 +1,88 @@
+"""The processes that share a run: hosts of a cluster, or side by side on one machine, brought together by jax."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+
+T = TypeVar("T")
+LEAST_BYTES = 64  # of a message: lengths are rounded up to powers of two, so that few are compiled
+HEARTBEAT_SECONDS = 30  # without a sign of life after which a host counts as dead
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """Every method is called by all of them alike, in the same order as everything else that they do together."""
+
+    count: int = 1
+    index: int = 0
+
+    @classmethod
+    def all(cls) -> Hosts:
+        """That `jax.distributed` has brought together; without it, this process alone."""
+        return cls(jax.process_count(), jax.process_index())
+
+    @property
+    def is_first(self) -> bool:
+        return self.index == 0
+
+    def gather(self, value: Any) -> list[Any]:
+        """What every host has to say, in their order: anything that JSON can hold."""
+        if self.count == 1:
+            return [value]
+        from jax.experimental import multihost_utils
+
+        content = json.dumps(value).encode()
+        lengths = np.asarray(multihost_utils.process_allgather(np.int32(len(content)))).ravel()
+        room = max(LEAST_BYTES, 1 << int(lengths.max() - 1).bit_length())
+        padded = np.frombuffer(content.ljust(room), np.uint8)
+        rows = np.asarray(multihost_utils.process_allgather(padded)).reshape(self.count, room)
+        return [json.loads(row.tobytes()) for row in rows]
+
+    def of_first(self, value: int) -> int:
+        """The first host's number."""
+        return int(self.gather(int(value))[0])
+
+    def together(self, work: Callable[[], T]) -> T:
+        """Each does its own; where one of them refuses, all stop."""
+        done: list[T] = []
+        refusal: Exception | None = None
+        try:
+            done.append(work())
+        except Exception as error:
+            refusal = error
+        said = self.gather(None if refusal is None else str(refusal))
+        if refusal is not None:
+            raise refusal
+        for host, text in enumerate(said):
+            if text is not None:
+                raise ValueError(f"host {host} refuses: {text}")
+        return done[0]
+
+    def wait(self) -> None:
+        """Until all are here."""
+        self.gather(None)
+
+
+def join(coordinator: str | None = None, hosts: int | None = None, host: int | None = None) -> None:
+    """Become one of the processes of a run; before anything else is done with jax.
+
+    Args:
+      coordinator: address of the first host, `name:port`; None where the cluster tells (SLURM, Open MPI, Kubernetes).
+      hosts: how many processes there are.
+      host: which one this is, 0 ... hosts - 1.
+    """
+    given = {"coordinator": coordinator, "hosts": hosts, "host": host}
+    missing = [name for name, value in given.items() if value is None]
+    if 0 < len(missing) < len(given):
+        raise ValueError(
+            f"{' and '.join(missing)} missing: give coordinator, hosts and host, or none of them where a cluster tells."
+        )
+    if hosts is not None and host is not None and not 0 <= host < hosts:
+        raise ValueError(f"host = {host}: of {hosts} hosts the first is 0 and the last {hosts - 1}.")
+    jax.distributed.initialize(coordinator, hosts, host, heartbeat_timeout_seconds=HEARTBEAT_SECONDS)

@@ -6,6 +6,7 @@ import pytest
 from jaxtyping import install_import_hook
 
 matplotlib.use("Agg")
+jax.config.update("jax_num_cpu_devices", 5)  # for tests of meshes; the others use the first
 install_import_hook(["consilience.samplers", "consilience.consensus"], "beartype.beartype")
 
 

@@ -75,7 +75,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("change", "message"), REFUSED.values(), ids=REFUSED)
 def test_bad_input_is_refused_before_the_first_draw(change, message, monkeypatch):
-    monkeypatch.setattr("consilience.sampling.Simulation.advance", None)  # never reached
+    monkeypatch.setattr("consilience.runtimes.Simulation.advance", None)  # never reached
     with pytest.raises((ValueError, TypeError), match=message):
         cs.sample(**{**GOOD, **change})
 

@@ -276,9 +276,10 @@ def _data_of_all(hosts: Hosts, own: range, shards: Sequence[Batch]) -> Table:
 
 def _check_alike(hosts: Hosts, identity: Table) -> None:
     """Refuse hosts that are about to run different things."""
-    for host, other in enumerate(hosts.gather(identity)):
-        if lines := causes(identity, other):
-            raise ValueError(f"host {host} runs something else than this host:\n{lines}\nStart all of them alike.")
+    first, *others = hosts.gather(identity)
+    for host, other in enumerate(others, 1):
+        if lines := causes(first, other):
+            raise ValueError(f"host {host} is here, host 0 there, and they differ:\n{lines}\nStart all hosts alike.")
 
 
 def _check_sharing(hosts: Hosts, sampler: Sampler, out: Any) -> None:

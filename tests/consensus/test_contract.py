@@ -1,4 +1,4 @@
-"""One contract for all twins of `Neighbors`: lanes of one array, and processes that talk over Zenoh with TLS."""
+"""One contract for all twins of `Neighbors`: lanes of one array, devices of a mesh, processes that talk over Zenoh."""
 
 import subprocess
 import sys
@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 from consilience.consensus import edge_lists
+from consilience.runtimes.devices.arrays import MeshArrays, spec
+from consilience.runtimes.devices.neighbors import DeviceNeighbors
+from consilience.runtimes.devices.placement import Wiring, wire
 from consilience.runtimes.lanes import LaneNeighbors
 from consilience.runtimes.peers.certificates import Authority
 
@@ -21,6 +24,25 @@ def on_lanes(folder):
     """Results of all cases: leaves (agent, ...)."""
     connect = partial(LaneNeighbors, edge_lists(NETWORK), ROOT)
     return {name: jax.tree.leaves(of_agents(case, connect)(case.values)) for name, case in CASES.items()}
+
+
+def on_mesh(count, folder):
+    """Five agents on so many devices: two or three on each, or one."""
+    arrays = MeshArrays(tuple(jax.devices()[:count]), SIZE)
+    wiring = wire(NETWORK, arrays.placement)
+    lists = jax.tree.map(lambda leaf: arrays.put(leaf, 0), wiring.lists)
+
+    def results(case):
+        def of_device(lists, values):
+            here = Wiring(lists, wiring.partners)
+            return of_agents(case, lambda: DeviceNeighbors(arrays.placement, here, ROOT, one_copy=False))(values)
+
+        function = jax.shard_map(of_device, mesh=arrays.mesh, in_specs=spec(0), out_specs=spec(0), check_vma=False)
+        jitted = jax.jit(function, out_shardings=arrays.sharding(spec(0)))
+        found = jitted(lists, jax.tree.map(lambda leaf: arrays.put_agents(np.asarray(leaf), 0), case.values))
+        return [arrays.read(leaf) for leaf in jax.tree.leaves(found)]
+
+    return {name: results(case) for name, case in CASES.items()}
 
 
 def on_peers(folder):
@@ -54,7 +76,10 @@ def on_peers(folder):
     }
 
 
-@pytest.fixture(scope="module", params=[on_lanes, on_peers], ids=["lanes", "peers"])
+TWINS = {"lanes": on_lanes, **{f"{count} devices": partial(on_mesh, count) for count in (1, 2, 5)}, "peers": on_peers}
+
+
+@pytest.fixture(scope="module", params=TWINS.values(), ids=TWINS.keys())
 def results(request, tmp_path_factory):
     return request.param(tmp_path_factory.mktemp("contract"))
 

@@ -11,7 +11,7 @@ where you are.
 | | init | "module:name": the parameters to start from, or a function of a key; not needed where the model has them |
 | | arguments | a table of keyword arguments for the function |
 | data | file * | a table, .csv or .parquet: becomes x (rows, features) and y; or arrays by name, .npz |
-| | loader * | instead of `file`: "module:function", which returns arrays with one row per example (any pytree), a list of such, one per agent, or a dict of them with the keys train, test, ood |
+| | loader * | instead of `file`: "module:function", which returns arrays with one row per example (any pytree), a list of such, one per agent, or a function of an agent's number that gives its own, or a dict of them with the keys train, test, ood |
 | | arguments | a table of keyword arguments for the loader |
 | | features | columns of the table; all but target and agent if not given |
 | | target | a column; whole numbers become labels |

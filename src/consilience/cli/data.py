@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,15 +26,18 @@ class Data:
     """What is sampled with, and what is scored on.
 
     Attributes:
+      shards: of all agents, or a function of an agent's number: then only those that live here are loaded.
       owners: the agents' names, where the data has them.
     """
 
-    shards: list[Batch]
+    shards: list[Batch] | Callable[[int], Batch]
     owners: tuple[str, ...] | None
     test: Batch | None
     ood: Batch | None
 
     def __str__(self) -> str:
+        if callable(self.shards):
+            return "every agent's rows are loaded where it lives"
         counts = [rows("data", part) for part in self.shards]
         if self.owners is not None:
             each = ", ".join(f"{name} {count}" for name, count in zip(self.owners, counts, strict=True))
@@ -49,10 +52,11 @@ class Data:
 def load_data(data: DataTable, split: SplitTable, folder: Path, agents: int) -> Data:
     """The data of `agents` agents."""
     parts, owner = _from_file(data, folder) if data.loader is None else _from_loader(data, folder)
-    if isinstance(parts["train"], list):
+    if isinstance(parts["train"], list) or callable(parts["train"]):
+        what = "a function of an agent's number" if callable(parts["train"]) else "a list, one shard per agent"
         for key in ("agent", "test_fraction", "standardize"):
             if getattr(data, key):
-                raise ValueError(f"[data] {key}: the loader gives a list, one shard per agent. Leave {key} out.")
+                raise ValueError(f"[data] {key}: the loader gives {what}. Leave {key} out.")
         return Data(parts["train"], None, parts.get("test"), parts.get("ood"))
     if data.test_fraction is not None:
         if "test" in parts:

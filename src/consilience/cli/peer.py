@@ -151,13 +151,15 @@ def _rows(agent: AgentFile) -> Any:
         known = {"agent": agent.name, "index": agent.index}
         mine = {name: value for name, value in known.items() if name in takes and name not in table.arguments}
         table = replace(table, arguments={**table.arguments, **mine})
-    found = load_data(table, SplitTable(), agent.config.folder, 1)
-    if len(found.shards) != 1:
+    shards = load_data(table, SplitTable(), agent.config.folder, 1).shards
+    if callable(shards):
+        return shards(agent.index)
+    if len(shards) != 1:
         raise ValueError(
-            f"--data {table.loader} gives {len(found.shards)} shards, and {agent.name} needs its own. Return one, for "
+            f"--data {table.loader} gives {len(shards)} shards, and {agent.name} needs its own. Return one, for "
             f"example that of the argument index."
         )
-    return found.shards[0]
+    return shards[0]
 
 
 def _run(member: Any) -> Run:

@@ -16,10 +16,12 @@ import typer
 from .._extras import require
 from ..results import Run
 from ..results.store import RUN
+from ..runtimes import Devices, Hosts
 from ..sampling import sample
 from .build import Job, build
 from .changes import set_option
 from .config import Config, differences, read_config
+from .devices import CoordinatorOption, DevicesOption, HostOption, HostsOption, among, devices_line, runtime_of
 from .ending import FAILED, INTERRUPTED, MOST_LINES, end, errors_are_said
 from .output import QUIET, print_json, run_data, run_text
 from .writing import check_folder, check_page
@@ -37,6 +39,10 @@ def run(
     no_report: Annotated[bool, typer.Option("--no-report", help="Do not write the page.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print summary, scores and paths as JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help=QUIET)] = False,
+    devices: DevicesOption = None,
+    coordinator: CoordinatorOption = None,
+    hosts: HostsOption = None,
+    host: HostOption = None,
 ) -> None:
     """Sample what a file describes, and write a report.
 
@@ -62,20 +68,29 @@ def run(
     changes = [*(changes or []), *([] if out is None else [f"run.out={json.dumps(str(out))}"])]
     with errors_are_said():
         config = read_config(file, changes)
-        _check_folder(config.out, resume)
-        if not no_report:
-            check_page(config.page, 'file = "report.html" in [report]')
+        runtime = runtime_of(devices, coordinator, hosts, host)
+        all_hosts = Hosts() if runtime is None else runtime.hosts
+        if all_hosts.is_first:  # the others write nothing of their own, and may come when it has begun
+            _check_folder(config.out, resume)
+            if not no_report:
+                check_page(config.page, 'file = "report.html" in [report]')
         _check_extras(not no_report)
+
+    def what_now() -> str:
+        return _what_now(config.out, devices_line(devices, coordinator, hosts, host))
+
     try:
         with _precision(config), redirect_stdout(sys.stderr):  # stdout is for the result
-            with errors_are_said(hint=lambda: _what_now(config.out)):
+            with errors_are_said(hint=what_now), among(all_hosts, what_now):
                 job = build(config)
-                done = _sample(config, job, resume, quiet)
-            with errors_are_said(FAILED, hint=lambda: _what_now(config.out)):
+                done = _sample(config, job, resume, quiet, runtime)
+            if not all_hosts.is_first:
+                return
+            with errors_are_said(FAILED, hint=what_now):
                 paths = _finish(config, job, done, not no_report)
                 result = run_data(done) if as_json else run_text(done)
     except KeyboardInterrupt:
-        end(INTERRUPTED, "interrupted.", _what_now(config.out))
+        end(INTERRUPTED, "interrupted.", what_now())
     if isinstance(result, str):
         print(result, *(f"{what:<8}{path}" for what, path in paths.items()), sep="\n")
     else:
@@ -107,8 +122,9 @@ def _precision(config: Config) -> AbstractContextManager[Any]:
     return jax.enable_x64(True) if config.run.x64 else nullcontext()
 
 
-def _sample(config: Config, job: Job, resume: bool, quiet: bool) -> Run:
-    if not quiet:
+def _sample(config: Config, job: Job, resume: bool, quiet: bool, runtime: Devices | None) -> Run:
+    is_first = runtime is None or runtime.hosts.is_first
+    if not quiet and is_first:
         print(job.data, file=sys.stderr)
     asked = config.run
     try:
@@ -127,13 +143,14 @@ def _sample(config: Config, job: Job, resume: bool, quiet: bool) -> Run:
             out=config.out,
             resume=resume,
             progress=not quiet,
+            runtime=runtime,
         )
     except ValueError as refusal:
         if resume:
             refusal.args = (f"{refusal}{_differences(config)}",)
         raise
     finally:
-        if (config.out / RUN).exists() and not (config.out / CONFIG).exists():
+        if is_first and (config.out / RUN).exists() and not (config.out / CONFIG).exists():
             _save(config)
 
 
@@ -172,12 +189,12 @@ def _save(config: Config) -> None:
     (config.out / CONFIG).write_text(text, encoding="utf-8")
 
 
-def _what_now(folder: Path) -> str:
+def _what_now(folder: Path, options: str) -> str:
     """After an interruption, or any other mishap."""
     if not (folder / CONFIG).exists():
         return ""
     return (
         f"{folder} has what was drawn.\n"
-        f"  to go on from there:   consilience run {folder / CONFIG} --resume\n"
+        f"  to go on from there:   consilience run {folder / CONFIG} --resume{options}\n"
         f"  to start another run:  --out DIR"
     )

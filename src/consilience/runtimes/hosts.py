@@ -85,4 +85,16 @@ def join(coordinator: str | None = None, hosts: int | None = None, host: int | N
         )
     if hosts is not None and host is not None and not 0 <= host < hosts:
         raise ValueError(f"host = {host}: of {hosts} hosts the first is 0 and the last {hosts - 1}.")
-    jax.distributed.initialize(coordinator, hosts, host, heartbeat_timeout_seconds=HEARTBEAT_SECONDS)
+    if coordinator is not None and not coordinator.rpartition(":")[2].isdecimal():
+        raise ValueError(
+            f"coordinator = {coordinator!r}: a name and a port are needed, for example {coordinator}:7460."
+        )
+    try:
+        jax.distributed.initialize(coordinator, hosts, host, heartbeat_timeout_seconds=HEARTBEAT_SECONDS)
+    except ValueError as unknown:
+        if coordinator is not None:
+            raise
+        raise ValueError(
+            "no cluster is known here: neither SLURM nor Open MPI nor Kubernetes has started this process. Say who "
+            "the hosts are: coordinator (name:port of the first), hosts (how many) and host (which one this is)."
+        ) from unknown

@@ -96,6 +96,8 @@ class DeviceMesh(Engine):
             Place(arrays, wiring.partners, shapes, root),
         )
         self.first_copy = 0 if one_copy else arrays.own.start
+        if len(set(self.hosts.gather(self.code))) > 1:  # they would wait for each other for ever
+            raise ValueError("the hosts have different models, data or samplers. Start all of them alike.")
         self.hosts.together(self.check_start)
         self.begin()
 

@@ -165,9 +165,9 @@ def _edges(network: Network, placement: Placement, rows: Sequence[dict[int, int]
             row = rows[device]
             for k, place in enumerate(places):
                 here.agents[device, k] = row[int(agents[place])]
-                here.neighbors[device, k] = [row[int(agent)] for agent in neighbors[place]]
+                here.neighbors[device, k] = np.array([row[int(agent)] for agent in neighbors[place]], int)
                 here.weights[device, k] = weights[place]
                 laid[device, here.agents[device, k]] = first + k
-        blocks.append(Block(*(part.reshape(-1, *part.shape[2:]) for part in here)))
+        blocks.append(Block(*(part.reshape(placement.devices * height, *part.shape[2:]) for part in here)))
         first += height
     return EdgeLists(tuple(blocks), laid.ravel())

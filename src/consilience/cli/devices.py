@@ -1,0 +1,76 @@
+"""`--devices`: where the agents of a run live, in words."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import jax
+import typer
+
+from ..runtimes import Devices, Hosts
+from .ending import FAILED, shortly
+
+CLUSTER = "cluster"
+
+DevicesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--devices",
+        metavar="all|N|cluster",
+        help="Spread the agents over devices: all of this host, N of them, or those of all hosts of a cluster, each of "
+        "which runs this same line. SLURM, Open MPI and Kubernetes tell who they are; else say it, as follows.",
+    ),
+]
+CoordinatorOption = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT", help="With --devices cluster: where the first host can be reached.")
+]
+HostsOption = Annotated[int | None, typer.Option(help="With --coordinator: how many hosts there are.", min=1)]
+HostOption = Annotated[int | None, typer.Option(help="With --coordinator: which one this is, from 0 on.", min=0)]
+
+
+def runtime_of(devices: str | None, coordinator: str | None, hosts: int | None, host: int | None) -> Devices | None:
+    """What the options say; a cluster is joined."""
+    if devices == CLUSTER:
+        return Devices.cluster(coordinator, hosts, host)
+    for name, value in (("--coordinator", coordinator), ("--hosts", hosts), ("--host", host)):
+        if value is not None:
+            raise ValueError(f"{name} is for several hosts. Write --devices {CLUSTER} with it, or leave it out.")
+    if devices in (None, "all"):
+        return Devices() if devices else None
+    if not devices.isdecimal() or int(devices) < 1:
+        raise ValueError(f"--devices {devices}: write --devices all, a number, or --devices {CLUSTER}.")
+    return Devices(int(devices))
+
+
+def devices_line(devices: str | None, coordinator: str | None, hosts: int | None, host: int | None) -> str:
+    """The options, as they are written."""
+    given = {"devices": devices, "coordinator": coordinator, "hosts": hosts, "host": host}
+    return "".join(f" --{name} {value}" for name, value in given.items() if value is not None)
+
+
+@contextmanager
+def among(hosts: Hosts, hint: Callable[[], str]) -> Iterator[None]:
+    """What several hosts do together.
+
+    When one of them dies, jax ends the others too: that is said here, before it happens, in words. And what the library
+    under jax has to say of connections goes to stderr, stdout being for the result.
+    """
+    if hosts.count == 1:
+        yield
+        return
+    sys.stdout.flush()
+    stdout = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        print(f"another host has gone, and the run with it. {shortly(error)}", hint(), sep="\n", file=sys.stderr)
+        sys.stderr.flush()
+        os._exit(FAILED)  # leaving in good order would wait for the dead
+    finally:
+        os.dup2(stdout, 1)
+        os.close(stdout)

@@ -1,0 +1,141 @@
+"""Several processes share a run over `jax.distributed`: one chain, one folder, and a death costs a chunk at most."""
+
+import json
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import consilience as cs
+
+from ..peers.crew import free_ports
+from .host import NETWORK
+from .problem import sample
+
+ROOT = Path(__file__).parents[2]
+DRAWS = 150
+PATIENCE = 240
+
+
+@contextmanager
+def hosts(count, jobs=None, **job):
+    """So many processes with one job; `jobs`: what differs between them."""
+    port = free_ports(1)[0]
+    each = [
+        {"host": k, "hosts": count, "port": port, "draws": DRAWS, **job, **(jobs or [{}] * count)[k]}
+        for k in range(count)
+    ]
+    command = [sys.executable, "-m", f"{__package__}.host"]
+    started = [subprocess.Popen([*command, json.dumps(one)], stdout=-1, stderr=-1, text=True, cwd=ROOT) for one in each]
+    try:
+        yield started
+    finally:
+        for process in started:
+            process.kill()
+            process.communicate()
+
+
+def ends(processes):
+    """What each has said, and its exit code."""
+    return [(*process.communicate(timeout=PATIENCE), process.returncode) for process in processes]
+
+
+def draws_of(folder):
+    return cs.load(folder).kept[:]
+
+
+@pytest.fixture(scope="module", params=["nuts", "dmala"])
+def shared(request, tmp_path_factory):
+    """A run of two processes, nobody killed: its sampler, its folder, and what the processes said."""
+    out = tmp_path_factory.mktemp("shared") / "run"
+    with hosts(2, name=request.param, out=str(out)) as processes:
+        return request.param, out, ends(processes)
+
+
+def test_two_processes_draw_the_chain_of_simulate(shared):
+    name, out, said = shared
+    assert [code for *_, code in said] == [0, 0], said
+    with jax.enable_x64(True):
+        right = sample(name, NETWORK, DRAWS)
+    found = cs.load(out)
+    np.testing.assert_allclose(found.kept[:], right.kept, rtol=0, atol=1e-8)
+    for figure, values in right.raw_stats.items():
+        np.testing.assert_allclose(found.raw_stats[figure], values, atol=1e-6, err_msg=figure)
+    assert found.traffic == right.traffic
+    assert found.facts["status"] == "complete" and found.rows == right.rows
+
+
+def test_every_host_loads_the_data_of_its_own_agents_and_has_all_draws_at_the_end(shared):
+    name, _, said = shared
+    loaded = [[line[-1] for line in errors.splitlines() if line.startswith("loads ")] for _, errors, _ in said]
+    assert loaded == [["0", "1", "2"], ["3", "4"]]
+    for out, *_ in said:
+        end = json.loads(out.splitlines()[-1])
+        assert end["shape"] == [DRAWS, 2, 1 if name == "nuts" else 5, 3] and len(end["rows"]) == 5
+    assert "drawn" in said[0][1] and "drawn" not in said[1][1]  # one bar
+
+
+def test_a_killed_host_costs_a_chunk_at_most(shared, tmp_path):
+    name, undisturbed, _ = shared
+    victim = 0 if name == "nuts" else 1
+    out = tmp_path / "run"
+    with hosts(2, name=name, out=str(out)) as processes:
+        reported = 0
+        while reported < DRAWS // 4:
+            line = processes[0].stderr.readline()
+            assert line, processes[0].communicate()
+            if line.startswith("drawn"):
+                reported = int(line.split()[1])
+        processes[victim].kill()
+        _, _, code = ends([processes[1 - victim]])[0]
+        assert code != 0
+    before = cs.load(out)
+    assert reported <= before.num_draws < DRAWS  # nothing that was reported is lost, and it was in the midst
+    with hosts(2, name=name, out=str(out)) as processes:
+        assert [code for *_, code in ends(processes)] == [0, 0]
+    np.testing.assert_array_equal(draws_of(out), draws_of(undisturbed))
+
+
+def test_a_run_goes_on_with_other_hosts(shared, tmp_path):
+    """Two, then three, then one, which has two devices."""
+    name, undisturbed, _ = shared
+    out = tmp_path / "run"
+    for count, devices, draws in ((2, 1, 30), (3, 1, 60), (1, 2, DRAWS)):
+        with hosts(count, name=name, out=str(out), draws=draws, devices=devices) as processes:
+            said = ends(processes)
+            assert [code for *_, code in said] == [0] * count, said
+    np.testing.assert_allclose(draws_of(out), draws_of(undisturbed), rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "message"),
+    [
+        ([{"fault": "nan"}] * 2, "agent 4: x has NaN in 1 of 14 rows"),
+        ([{"fault": "columns"}] * 2, "agent 3: its data is"),
+        ([{"seed": 1}, {"seed": 2}], "seed: 1 there, 2 here"),
+        ([{}, {"out": "elsewhere"}], "is not the folder that the first host sees"),
+    ],
+    ids=["data", "columns", "settings", "folder"],
+)
+def test_what_one_host_refuses_stops_all(jobs, message, tmp_path):
+    jobs = [{**job, "out": str(tmp_path / job.get("out", "run"))} for job in jobs]
+    with hosts(2, jobs, name="dmala") as processes:
+        said = ends(processes)
+    assert all(code != 0 and message.split(" there")[0][:20] in errors for _, errors, code in said), said
+    assert any(message in errors for _, errors, _ in said), said
+
+
+def test_more_hosts_than_agents_are_refused():
+    from consilience.runtimes.devices.arrays import chosen_devices
+
+    class Device:
+        def __init__(self, host):
+            self.process_index = host
+
+    with pytest.raises(ValueError, match="3 hosts for 2 agents"):
+        chosen_devices([Device(host) for host in range(3)], 2)
+    assert len(chosen_devices([Device(host // 4) for host in range(8)], 5)) == 4  # two of each

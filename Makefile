@@ -4,8 +4,8 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak lint format bench bench-accuracy bench-theory bench-store bench-peers docs-experiments docs
-.PHONY: lock clean
+.PHONY: help demo test soak lint format bench bench-accuracy bench-theory bench-store bench-peers bench-scaling docs-experiments
+.PHONY: docs lock clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -51,6 +51,9 @@ bench-store: $(VENV)/.ready  ## memory and time of keeping 10⁵ draws of 10⁴ 
 
 bench-peers: $(VENV)/.ready  ## agents as processes: rounds over a bare exchange, draws and bytes over simulate
 	$(BIN)/python -m benchmarks.peers
+
+bench-scaling: $(VENV)/.ready  ## many agents: time and memory over their number; on a GPU, the rate over the floor
+	$(BIN)/python -m benchmarks.scaling
 
 docs-experiments: $(VENV)/.ready  ## docs/experiments.md and its figures, from the records in docs/experiments
 	$(BIN)/python -m benchmarks.experiments

@@ -33,7 +33,7 @@ TARGETS = {"dula": 0.75, "published": 0.7, "dmala": 0.7}
 
 def log_density(w: jax.Array, shard: Shard) -> jax.Array:
     """Softmax regression on a flat parameter vector, nothing of the library's in it."""
-    bias, weights = w[:10], w[10:].reshape(64, 10)
+    bias, weights = w[:10], w[10:].reshape(-1, 10)
     log_probabilities = jax.nn.log_softmax(shard.batch["x"] @ weights + bias)
     of_label = jnp.take_along_axis(log_probabilities, shard.batch["y"][:, None], axis=1)[:, 0]
     own = of_label.sum() if shard.mask is None else jnp.where(shard.mask, of_label, 0).sum()
@@ -56,10 +56,12 @@ def value_and_gradient(w: jax.Array, shard: Shard) -> jax.Array:
     return w + TINY * slope + TINY**2 * value
 
 
-def floor(update: Callable, shards: Shard, chain_axis: bool) -> Callable[[], object]:
-    """`ITERATIONS` updates of all agents in one compiled loop."""
+def floor(
+    update: Callable, shards: Shard, chain_axis: bool, dimension: int = 650, iterations: int = ITERATIONS
+) -> Callable[[], object]:
+    """So many updates of all agents in one compiled loop."""
     step = jax.vmap(update)
-    start = jnp.zeros((len(jax.tree.leaves(shards)[0]), 650))
+    start = jnp.zeros((len(jax.tree.leaves(shards)[0]), dimension))
     if chain_axis:
         step, start = jax.vmap(step, in_axes=(0, None)), start[None]
 
@@ -67,7 +69,7 @@ def floor(update: Callable, shards: Shard, chain_axis: bool) -> Callable[[], obj
     def loop(w: jax.Array, shards: Shard, count: int) -> jax.Array:
         return jax.lax.fori_loop(0, count, lambda _, v: step(v, shards), w)
 
-    return lambda: loop(start, shards, ITERATIONS).block_until_ready()
+    return lambda: loop(start, shards, iterations).block_until_ready()
 
 
 def main() -> None:

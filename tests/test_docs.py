@@ -5,7 +5,8 @@ if the title is a folder, or the block a command's, it runs in that folder, as o
 A text block right after code is a part of what that printed, or, where it starts with an error's name, of the error:
 `...` stands for anything, and numbers, being random, may be off by a third.
 
-`consilience peer` runs beside what follows, until a text block right after code shows what the last one has printed.
+`consilience peer`, and a run with a coordinator, goes on beside what follows, until a text block right after code shows
+what the last one has printed.
 """
 
 import json
@@ -108,7 +109,7 @@ class Agents:
         self._running: list[tuple[subprocess.Popen, Path]] = []
 
     def start(self, words: list[str]) -> None:
-        said = Path("said.txt").absolute()
+        said = Path(f"said-{len(self._running)}.txt").absolute()
         with said.open("w") as file:
             self._running.append((subprocess.Popen([*PROGRAM, *words], stdout=file, stderr=file), said))
 
@@ -148,9 +149,12 @@ def commands(text: str) -> list[list[str]]:
 
 
 def run_command(words: list[str], root: Path, agents: Agents) -> str:
-    if words[:2] == ["consilience", "peer"]:
+    if words[:2] == ["consilience", "peer"] or "--coordinator" in words:  # with others
         agents.start(words[1:])
-    elif words[:2] == ["consilience", "launch"]:
+    elif words[0] == "srun":
+        options = CliRunner().invoke(app, ["run", "--help"], env={"COLUMNS": "200"}).output
+        assert all(word in options for word in words[words.index("consilience") :] if word.startswith("--")), words
+    elif words[:2] == ["consilience", "launch"] or "--devices" in words:  # goes on with what processes have begun
         done = subprocess.run([*PROGRAM, *words[1:]], capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{words}: {done.stderr}"
         return done.stdout

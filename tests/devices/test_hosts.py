@@ -85,7 +85,7 @@ def test_a_killed_host_costs_a_chunk_at_most(shared, tmp_path):
     out = tmp_path / "run"
     with hosts(2, name=name, out=str(out)) as processes:
         reported = 0
-        while reported < DRAWS // 4:
+        while not reported:
             line = processes[0].stderr.readline()
             assert line, processes[0].communicate()
             if line.startswith("drawn"):

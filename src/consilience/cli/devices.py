@@ -12,6 +12,7 @@ import jax
 import typer
 
 from ..runtimes import Devices, Hosts
+from ..runtimes.hosts import HostLost
 from .ending import FAILED, shortly
 
 CLUSTER = "cluster"
@@ -67,8 +68,9 @@ def among(hosts: Hosts, hint: Callable[[], str]) -> Iterator[None]:
     os.dup2(2, 1)
     try:
         yield
-    except jax.errors.JaxRuntimeError as error:
-        print(f"another host has gone, and the run with it. {shortly(error)}", hint(), sep="\n", file=sys.stderr)
+    except (HostLost, jax.errors.JaxRuntimeError) as error:
+        said = f"this host cannot go on, most likely because another one has gone. {shortly(error)}"
+        print(said, hint(), sep="\n", file=sys.stderr)
         sys.stderr.flush()
         os._exit(FAILED)  # leaving in good order would wait for the dead
     finally:

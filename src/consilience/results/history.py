@@ -58,9 +58,10 @@ class HistoryStore(Store):
     ) -> dict[str, np.ndarray] | None:
         return snapshot() if at_once else None
 
-    def save(self, progress: Progress, state: dict[str, np.ndarray]) -> None:
+    def save(self, progress: Progress, state: dict[str, np.ndarray]) -> bool:
         super().save(progress, state)
         self._keep()
+        return True
 
     def back_to(self, iteration: int) -> None:
         """Make the checkpoint of `iteration`, or the start, the newest; what came after it is drawn again."""

@@ -33,8 +33,9 @@ class Memory:
         """Nothing that could be gone on from: it would not outlive the process."""
         return {}
 
-    def save(self, progress: Progress, state: dict[str, np.ndarray]) -> None:
+    def save(self, progress: Progress, state: dict[str, np.ndarray]) -> bool:
         self.progress = progress
+        return True
 
     def own_draws(self) -> np.ndarray:
         """What has been appended."""

@@ -15,11 +15,12 @@ from .._extras import require
 from ..network import Network
 from ..runtimes import Chunk, Hosts
 from .files import durable_zarr, shown
-from .parts import drop_unfinished, write_part
+from .parts import count, drop_unfinished, newest, write_part
 from .progress import Progress
 from .store import DRAWS, RUN, Store, read_checkpoint, read_run
 
 PATIENCE = 120  # seconds, with a host that has as much to do
+PARTS_PATIENCE = 5  # with hosts that have written as much, before progress is reported later
 POLL = 0.05
 
 
@@ -83,6 +84,17 @@ class SharedStore(Store):
     ) -> dict[str, np.ndarray] | None:
         """All hosts save after the same iterations, so none decides by itself."""
         return snapshot() if at_once else None
+
+    def save(self, progress: Progress, state: dict[str, np.ndarray]) -> bool:
+        """It is safe once the others have saved their parts too: they are about to."""
+        super().save(progress, state)
+        deadline = time.monotonic() + PARTS_PATIENCE
+        while self._agents is not None and time.monotonic() < deadline:
+            whole = newest(self.folder)
+            if whole is not None and int(whole.name) >= count(progress):
+                return True
+            time.sleep(POLL)
+        return self._agents is None
 
     def _write_checkpoint(self, progress: Progress, content: bytes) -> None:
         if self._agents is not None:

@@ -31,8 +31,8 @@ class Sink(Protocol):
     ) -> dict[str, np.ndarray] | None:
         """What to save of the state now; None: it is too early to save anything."""
 
-    def save(self, progress: Progress, state: dict[str, np.ndarray]) -> None:
-        """How far the run has come, and the state to go on from."""
+    def save(self, progress: Progress, state: dict[str, np.ndarray]) -> bool:
+        """How far the run has come, and the state to go on from. Returns whether that is safe now."""
 
     def own_draws(self) -> np.ndarray:
         """All that has been appended."""

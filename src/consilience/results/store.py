@@ -148,7 +148,7 @@ class Store:
         is_due = time.perf_counter() - self._saved >= SAMPLING_SHARE * self._cost
         return snapshot() if is_due or at_once else None
 
-    def save(self, progress: Progress, state: dict[str, np.ndarray]) -> None:
+    def save(self, progress: Progress, state: dict[str, np.ndarray]) -> bool:
         """Save how far the run has come, and the state to go on from."""
         began = time.perf_counter()
         facts = np.frombuffer(json.dumps(asdict(progress)).encode(), np.uint8)
@@ -156,6 +156,7 @@ class Store:
         self.progress = progress
         self._saved = time.perf_counter()
         self._cost = self._saved - began
+        return True
 
     def _write_checkpoint(self, progress: Progress, content: bytes) -> None:
         write_whole(self.folder / CHECKPOINT, content)

@@ -52,8 +52,7 @@ class Writer:
             self._sink.append(chunk, first)
         if state is None:
             return False
-        self._sink.save(done, state)
-        return True
+        return self._sink.save(done, state)
 
     def __enter__(self) -> Writer:
         return self

@@ -15,6 +15,10 @@ LEAST_BYTES = 64  # of a message: lengths are rounded up to powers of two, so th
 HEARTBEAT_SECONDS = 30  # without a sign of life after which a host counts as dead
 
 
+class HostLost(RuntimeError):
+    """Another host does not answer."""
+
+
 @dataclass(frozen=True)
 class Hosts:
     """Every method is called by all of them alike, in the same order as everything else that they do together."""
@@ -35,14 +39,19 @@ class Hosts:
         """What every host has to say, in their order: anything that JSON can hold."""
         if self.count == 1:
             return [value]
+        content = json.dumps(value).encode()
+        lengths = self._of_all(np.array([len(content)], np.int32))
+        room = max(LEAST_BYTES, 1 << int(lengths.max() - 1).bit_length())
+        rows = self._of_all(np.frombuffer(content.ljust(room), np.uint8))
+        return [json.loads(row.tobytes()) for row in rows]
+
+    def _of_all(self, values: np.ndarray) -> np.ndarray:
         from jax.experimental import multihost_utils
 
-        content = json.dumps(value).encode()
-        lengths = np.asarray(multihost_utils.process_allgather(np.int32(len(content)))).ravel()
-        room = max(LEAST_BYTES, 1 << int(lengths.max() - 1).bit_length())
-        padded = np.frombuffer(content.ljust(room), np.uint8)
-        rows = np.asarray(multihost_utils.process_allgather(padded)).reshape(self.count, room)
-        return [json.loads(row.tobytes()) for row in rows]
+        try:
+            return np.asarray(multihost_utils.process_allgather(values)).reshape(self.count, -1)
+        except Exception as error:  # jax has several
+            raise HostLost(str(error)) from error
 
     def of_first(self, value: int) -> int:
         """The first host's number."""

@@ -12,7 +12,7 @@ import jax
 import typer
 
 from ..runtimes import Devices, Hosts
-from ..runtimes.hosts import HostLost
+from ..runtimes.hosts import LostHostError
 from .ending import FAILED, shortly
 
 CLUSTER = "cluster"
@@ -68,7 +68,7 @@ def among(hosts: Hosts, hint: Callable[[], str]) -> Iterator[None]:
     os.dup2(2, 1)
     try:
         yield
-    except (HostLost, jax.errors.JaxRuntimeError) as error:
+    except (LostHostError, jax.errors.JaxRuntimeError) as error:
         said = f"this host cannot go on, most likely because another one has gone. {shortly(error)}"
         print(said, hint(), sep="\n", file=sys.stderr)
         sys.stderr.flush()

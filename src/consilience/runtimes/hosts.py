@@ -15,7 +15,7 @@ LEAST_BYTES = 64  # of a message: lengths are rounded up to powers of two, so th
 HEARTBEAT_SECONDS = 30  # without a sign of life after which a host counts as dead
 
 
-class HostLost(RuntimeError):
+class LostHostError(RuntimeError):
     """Another host does not answer."""
 
 
@@ -51,7 +51,7 @@ class Hosts:
         try:
             return np.asarray(multihost_utils.process_allgather(values)).reshape(self.count, -1)
         except Exception as error:  # jax has several
-            raise HostLost(str(error)) from error
+            raise LostHostError(str(error)) from error
 
     def of_first(self, value: int) -> int:
         """The first host's number."""

@@ -35,6 +35,7 @@ from .traffic import Traffic, price
 BUFFER_BYTES = 32 << 20  # of kept draws on the device
 BUFFER_DRAWS = 1024
 NOISE_BYTES = 16 << 20  # drawn ahead
+NOISE_BYTES_ON_CPU = 2 << 20  # as much as its cache holds: drawing it takes many passes
 NOISE_ITERATIONS = 100
 CHUNK_SECONDS = 0.5  # between two reports of progress
 FIRST_ITERATIONS = 8
@@ -96,6 +97,7 @@ class Engine:
         moments = traced.moments
         itemsize = model.layout.dtype.itemsize
         draw_bytes = max(math.prod(state.position.shape) * itemsize, model.view.bytes * math.prod(lanes))
+        noise_room = NOISE_BYTES_ON_CPU if jax.default_backend() == "cpu" else NOISE_BYTES
         noise_bytes = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(noise))
         found = fingerprint(*traced.code)
         self.code = found.code  # of model, sampler and what is kept
@@ -104,7 +106,7 @@ class Engine:
             found.unmistakable,
             tuple(str(getattr(jax.config, name)) for name in COMPILED_FOR),
             buffer=max(1, min(BUFFER_DRAWS, BUFFER_BYTES // draw_bytes)),
-            block=max(1, min(NOISE_ITERATIONS, NOISE_BYTES // max(1, noise_bytes))),
+            block=max(1, min(NOISE_ITERATIONS, noise_room // max(1, noise_bytes))),
             place=place,
         )
         self._none = moments

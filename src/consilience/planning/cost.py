@@ -1,0 +1,195 @@
+"""How long the collectives of an iteration take on given links, agent by agent.
+
+Every agent has a clock. A message of B bytes that leaves agent i when its clock shows t_i can be used by its neighbour
+j at
+
+    t_i  +  latency_ij  +  B / bandwidth_ij  +  hop + hop_byte · B ,
+
+and what an agent does next begins at the latest of its own clock and of the messages that it waits for. So a pass over
+the tree takes as long as its slowest way from a leaf to the root, gossip as its slowest link, and agents that are done
+early go on early. An agent does one thing at a time: of several messages that it sends, or takes, each waits for the
+one before, message + message_byte · B. Every clock knows what its time went into, along the way that has made it what it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ..network import Network
+from ..runtimes.peers.wire import HEADER
+from .demand import Asked, Demand
+from .links import Links
+
+PARTS = ("latency", "bandwidth", "compute", "software")
+LATENCY, BANDWIDTH, COMPUTE, SOFTWARE = range(len(PARTS))
+PACKET, PACKET_HEADERS = 1500, 52  # bytes of an Ethernet packet, and what IP and TCP take of it
+SETTLED = 32  # rounds, or sums, after which each takes as long as the one before
+CYCLES = 4  # iterations after which, likewise
+
+
+class Constants(NamedTuple):
+    """Seconds that software takes, measured by `make bench-plan`.
+
+    Attributes:
+      hop, hop_byte: a message alone, and each of its bytes, from compiled code to compiled code: getting out of it, the
+        header, checks, Zenoh, TLS, the kernel, and back in.
+      message, message_byte: by how much each further message of an agent delays what it does next.
+      room_byte, noise_byte: a chunk's empty room for draws, and its random numbers.
+    """
+
+    hop: float
+    hop_byte: float
+    message: float
+    message_byte: float
+    room_byte: float
+    noise_byte: float
+
+    def alone(self, size: int) -> float:
+        return self.hop + self.hop_byte * size
+
+    def further(self, size: int) -> float:
+        return self.message + self.message_byte * size
+
+    def chunk(self, demand: Demand) -> float:
+        return self.room_byte * demand.room_of_a_chunk + self.noise_byte * demand.noise_of_a_chunk
+
+
+MEASURED = Constants(
+    hop=1.7e-4, hop_byte=2.2e-9, message=7.2e-5, message_byte=2e-9, room_byte=3e-10, noise_byte=2.5e-9
+)
+
+
+class _Round(NamedTuple):
+    """Messages that travel at the same time; those to one receiver are next to each other, as it takes them."""
+
+    sender: np.ndarray
+    receiver: np.ndarray
+    before: np.ndarray  # messages that the sender sends first
+    after: np.ndarray  # messages that the receiver takes afterwards
+    latency: np.ndarray
+    bandwidth: np.ndarray
+
+
+def bits_on_the_wire(size: int) -> float:
+    """Of a message whose numbers take `size` bytes: its header, and those of the packets that it is cut into."""
+    return 8 * (size + HEADER.size) * PACKET / (PACKET - PACKET_HEADERS)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds, as `PARTS` has them, of an iteration or of a collective."""
+
+    parts: np.ndarray
+
+    @property
+    def seconds(self) -> float:
+        return float(self.parts.sum())
+
+
+class Roads:
+    """A network whose links have a speed: what collectives cost on it."""
+
+    def __init__(self, network: Network, links: Links, constants: Constants = MEASURED) -> None:
+        self.network, self._constants = network, constants
+        edges = np.array(network.edges, dtype=int).reshape(-1, 2)
+        both = np.concatenate([edges, edges[:, ::-1]])
+        speed = np.stack([links.latency, links.bandwidth], axis=1)
+        speeds = dict(zip(map(tuple, both), np.tile(speed, (2, 1)), strict=True))
+        tree = network.tree
+        self._gossip = _round(both, speeds)
+        ups = [[(child, tree.parent[child]) for child in level] for level in tree.levels[:0:-1]]
+        self._up = [_round(pairs, speeds) for pairs in ups]
+        self._down = [_round([(parent, child) for child, parent in pairs], speeds) for pairs in reversed(ups)]
+
+    # --- what it costs ---------------------------------------------------------------------------------------
+
+    def iteration(self, demand: Demand, gradient_seconds: float) -> Cost:
+        """One of many: agents do not wait for each other in between."""
+        clocks = np.zeros((self.network.size, len(PARTS)))
+        ends = []
+        for _ in range(CYCLES):
+            clocks = clocks.copy()
+            clocks[:, COMPUTE] += demand.evaluations * gradient_seconds
+            clocks = self._after(clocks, demand.collectives)
+            ends.append(_latest(clocks))
+        return Cost((ends[-1] - ends[CYCLES // 2 - 1]) / (CYCLES - CYCLES // 2))
+
+    def alone(self, *collectives: Asked) -> Cost:
+        """Until the last agent has done with them, where all begin at once."""
+        return Cost(_latest(self._after(np.zeros((self.network.size, len(PARTS))), collectives)))
+
+    # --- clocks ----------------------------------------------------------------------------------------------
+
+    def _after(self, clocks: np.ndarray, collectives: Sequence[Asked]) -> np.ndarray:
+        """Passes over the tree go up and down in turns."""
+        is_up = True
+        for kind, times, size in collectives:
+            if self.network.size == 1:
+                break
+            if kind == "tree pass":
+                clocks = self._repeated(clocks, [*self._up, *self._down], size, times / 2) if times >= 2 else clocks
+                if times < 2:
+                    clocks = self._through(clocks, self._up if is_up else self._down, size)
+                    is_up = not is_up
+            else:
+                rounds = times * (self.network.diameter if kind == "flood" else 1)
+                clocks = self._repeated(clocks, [self._gossip], size, rounds)
+        return clocks
+
+    def _repeated(self, clocks: np.ndarray, rounds: list[_Round], size: int, times: float) -> np.ndarray:
+        """`times` may have a fraction, which an average has."""
+        few = min(int(times), SETTLED)
+        before = clocks
+        for _ in range(few):
+            before, clocks = clocks, self._through(clocks, rounds, size)
+        if times > few:
+            following = self._through(clocks, rounds, size) if few < 1 else clocks
+            clocks = clocks + (times - few) * (following - (clocks if few < 1 else before))
+        return clocks
+
+    def _through(self, clocks: np.ndarray, rounds: list[_Round], size: int) -> np.ndarray:
+        for each in rounds:
+            clocks = self._one(clocks, each, size)
+        return clocks
+
+    def _one(self, clocks: np.ndarray, each: _Round, size: int) -> np.ndarray:
+        further = self._constants.further(size)
+        arrivals = clocks[each.sender].copy()
+        arrivals[:, LATENCY] += each.latency
+        arrivals[:, BANDWIDTH] += bits_on_the_wire(size) / each.bandwidth
+        arrivals[:, SOFTWARE] += self._constants.alone(size) + (each.before + each.after) * further
+        # The latest message of every receiver: the last of its group, ordered by when they can be used.
+        order = np.lexsort((arrivals.sum(axis=1), each.receiver))
+        last = order[np.flatnonzero(np.diff(each.receiver[order], append=-1))]
+        clocks = clocks.copy()
+        own = clocks.sum(axis=1)[each.receiver[last]]
+        is_later = arrivals[last].sum(axis=1) > own
+        clocks[each.receiver[last[is_later]]] = arrivals[last[is_later]]
+        return clocks
+
+
+def _round(pairs: object, speeds: dict[tuple[int, int], np.ndarray]) -> _Round:
+    """Of messages from and to; everyone sends, and takes, in ascending order of the other's number."""
+    pairs = np.array(pairs, dtype=int).reshape(-1, 2)
+    pairs = pairs[np.lexsort((pairs[:, 0], pairs[:, 1]))]
+    sender, receiver = pairs.T
+    latency, bandwidth = np.array([speeds[pair] for pair in map(tuple, pairs)]).reshape(-1, 2).T
+    by_sender = np.lexsort((receiver, sender))
+    before = np.empty(len(pairs), dtype=int)
+    before[by_sender] = _places(sender[by_sender])
+    after = _places(receiver[::-1])[::-1]
+    return _Round(sender, receiver, before, after, latency, bandwidth)
+
+
+def _places(groups: np.ndarray) -> np.ndarray:
+    """Of every entry, the number of equal ones right before it."""
+    starts = np.flatnonzero(np.diff(groups, prepend=-1))
+    return np.arange(len(groups)) - np.repeat(starts, np.diff(starts, append=len(groups)))
+
+
+def _latest(clocks: np.ndarray) -> np.ndarray:
+    return clocks[np.argmax(clocks.sum(axis=1))]

@@ -13,6 +13,7 @@ one before, message + message_byte · B. Every clock knows what its time went in
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -130,26 +131,28 @@ class Roads:
         for kind, times, size in collectives:
             if self.network.size == 1:
                 break
-            if kind == "tree pass":
-                clocks = self._repeated(clocks, [*self._up, *self._down], size, times / 2) if times >= 2 else clocks
-                if times < 2:
-                    clocks = self._through(clocks, self._up if is_up else self._down, size)
-                    is_up = not is_up
+            if kind == "tree pass" and times >= 2:
+                clocks = self._repeated(clocks, [*self._up, *self._down], size, times / 2)
+            elif kind == "tree pass":
+                clocks = self._through(clocks, self._up if is_up else self._down, size)
+                is_up = not is_up
             else:
                 rounds = times * (self.network.diameter if kind == "flood" else 1)
                 clocks = self._repeated(clocks, [self._gossip], size, rounds)
         return clocks
 
     def _repeated(self, clocks: np.ndarray, rounds: list[_Round], size: int, times: float) -> np.ndarray:
-        """`times` may have a fraction, which an average has."""
-        few = min(int(times), SETTLED)
-        before = clocks
-        for _ in range(few):
-            before, clocks = clocks, self._through(clocks, rounds, size)
-        if times > few:
-            following = self._through(clocks, rounds, size) if few < 1 else clocks
-            clocks = clocks + (times - few) * (following - (clocks if few < 1 else before))
-        return clocks
+        """`times` may have a fraction, as an average has. After a while each takes as long as the ones before."""
+        course = [clocks]
+        for _ in range(min(math.ceil(times), SETTLED)):
+            course.append(self._through(course[-1], rounds, size))
+        done = len(course) - 1
+        if times == done:
+            return course[-1]
+        if times < done:  # a part of the last one
+            return course[-2] + (times - (done - 1)) * (course[-1] - course[-2])
+        pace = (_latest(course[-1]) - _latest(course[-3])) / 2
+        return course[-1] + (times - done) * pace
 
     def _through(self, clocks: np.ndarray, rounds: list[_Round], size: int) -> np.ndarray:
         for each in rounds:

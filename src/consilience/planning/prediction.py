@@ -123,7 +123,7 @@ def per_draw(iteration: Cost, agreement: Cost, chunk_seconds: float, most: int) 
       most: draws that there is room for.
     """
     pace = iteration.seconds
-    at_once = most if pace == 0 else max(1, min(most, int(CHUNK_SECONDS / pace)))
+    at_once = most if pace == 0 else max(1, min(most, int((CHUNK_SECONDS - chunk_seconds) / pace)))
     own = np.zeros(len(PARTS))
     own[COMPUTE] = chunk_seconds
     return Cost(iteration.parts + (agreement.parts + own) / at_once), at_once

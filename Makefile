@@ -4,8 +4,8 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak lint format bench bench-accuracy bench-theory bench-store bench-peers docs-experiments docs
-.PHONY: lock clean
+.PHONY: help demo test soak lint format bench bench-accuracy bench-theory bench-store bench-peers bench-plan
+.PHONY: docs-experiments docs lock clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -51,6 +51,9 @@ bench-store: $(VENV)/.ready  ## memory and time of keeping 10⁵ draws of 10⁴ 
 
 bench-peers: $(VENV)/.ready  ## agents as processes: rounds over a bare exchange, draws and bytes over simulate
 	$(BIN)/python -m benchmarks.peers
+
+bench-plan: $(VENV)/.ready  ## the constants of `consilience plan`, and how far off it is: docs/plan.md (as root)
+	$(BIN)/python -m benchmarks.plan
 
 docs-experiments: $(VENV)/.ready  ## docs/experiments.md and its figures, from the records in docs/experiments
 	$(BIN)/python -m benchmarks.experiments

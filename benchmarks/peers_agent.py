@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import jax
@@ -29,6 +30,7 @@ from consilience.experiments.digits import AGENTS as SIZE
 from consilience.experiments.digits import INIT, POSTERIOR, bundled_digits
 from consilience.network import network_from_spec
 from consilience.peering import Member, Task
+from consilience.runtimes import Simulation
 from consilience.runtimes.lanes import AGENTS
 from consilience.runtimes.peers.collectives import Arrays, Collectives
 from consilience.runtimes.peers.mailbox import Mailbox
@@ -36,9 +38,14 @@ from consilience.runtimes.peers.neighbors import PeerNeighbors
 from consilience.runtimes.peers.session import Credentials, Links, Place, configuration
 from consilience.sampling import Length
 
+from .plan_model import SAMPLERS as PLANNED
+from .plan_model import alone
+from .timing import seconds
+
 NAMES = tuple(f"agent{k}" for k in range(SIZE))
 PARTS = ("key", "certificate", "authority")  # of an agent's credentials, a file each
 RING = f"ring:{SIZE}"
+REPEATS, SEVERAL = 7, 8  # of a chunk with one draw, and of one with so many more
 WARM_UP = 20  # rounds, after which all agents are at it
 SAMPLERS = {
     "mala": cs.mala(0.02, inverse_mass_matrix=1.0),
@@ -174,6 +181,7 @@ class Agent:
         self._name = name
         self._credentials = Credentials(*(folder / f"{name}-{part}.pem" for part in PARTS))
         self._open: dict[tuple[str, str], Any] = {}
+        self._alone: dict[tuple[str, int], Simulation] = {}
 
     def rounds(
         self,
@@ -212,9 +220,19 @@ class Agent:
         run = Member(place, self._credentials, task, Path(folder) / self._name, lambda _: None).run()
         return {"seconds": run.seconds, "bytes": run.traffic.bytes}
 
+    def compute(self, sampler: str, features: int) -> dict[str, Any]:
+        """What an agent does for draws besides sending, of `benchmarks.plan`: seconds of a chunk, and of a draw."""
+        if (sampler, features) not in self._alone:
+            self._alone[sampler, features] = alone(PLANNED[sampler], NAMES.index(self._name), features)
+        run = self._alone[sampler, features]
+        one = median(seconds(lambda: run.advance(1, 1)) for _ in range(REPEATS))
+        several = median(seconds(lambda: run.advance(1 + SEVERAL, 1)) for _ in range(REPEATS))
+        draw = max(0.0, (several - one) / SEVERAL)
+        return {"chunk": one - draw, "draw": draw}
+
     def do(self, job: Mapping[str, Any]) -> dict[str, Any]:
         arguments = {key: value for key, value in job.items() if key != "job"}
-        return {"rounds": self.rounds, "sample": self.sample}[job["job"]](**arguments)
+        return {"rounds": self.rounds, "sample": self.sample, "compute": self.compute}[job["job"]](**arguments)
 
 
 def _jobs(jobs: queue.SimpleQueue[dict[str, Any]]) -> None:

@@ -13,8 +13,15 @@ import numpy as np
 
 import consilience as cs
 from consilience.experiments.images import bundled_digits
+from consilience.posterior import Layout, stack_shards
+from consilience.runtimes import Simulation
 
 AGENTS, CLASSES, PIXELS = 5, 10, 64
+SAMPLERS: dict[str, Any] = {
+    "mala": cs.mala(0.01, inverse_mass_matrix=1.0),
+    "hmc": cs.hmc(0.01, inverse_mass_matrix=1.0),
+    "dmala": cs.dmala(0.01, inverse_mass_matrix=1.0),
+}
 
 
 def dimension(features: int) -> int:
@@ -35,3 +42,12 @@ def rows(index: int, features: int = PIXELS) -> dict[str, Any]:
         return dict(mine)
     mixing = np.random.default_rng(0).standard_normal((PIXELS, features)).astype(np.float32) / PIXELS
     return {"x": np.asarray(jax.nn.relu(mine["x"] @ mixing)), "y": mine["y"]}
+
+
+def alone(sampler: Any, index: int, features: int) -> Simulation:
+    """An agent's part of the work, with nobody to talk to."""
+    mine, network = rows(index, features), cs.Network.complete(1)
+    model = posterior(features).bind(mine)
+    layout = Layout.of(model.init)
+    resolved, start = sampler.resolve(network, layout.dimension), jnp.zeros((1, layout.dimension))
+    return Simulation(model, layout, stack_shards([mine], 1), network, resolved, start, jax.random.key(0))

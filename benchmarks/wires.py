@@ -115,7 +115,9 @@ class Wires:
             veth = ["ip", "link", "add", one, "netns", one_space, "type", "veth", "peer", "name", other]
             command(*veth, "netns", other_space)
             for device, space in ends:
-                self._inside(space, *"tc qdisc add dev".split(), device, "root", *self._shape(), "limit", MOST_WAITING)
+                self._inside(
+                    space, *["tc", "qdisc", "add", "dev"], device, "root", *self._shape(), "limit", MOST_WAITING
+                )
 
     def _tun(self) -> None:
         """The devices live as long as the process that carries packets between them."""

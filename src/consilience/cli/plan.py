@@ -44,7 +44,9 @@ def plan(
     bandwidth: Annotated[str | None, typer.Option(help="Of all links, each way: 50Mbit/s.", metavar="RATE")] = None,
     links: Annotated[
         Path | None,
-        typer.Option(help="A table with columns from, to, latency, bandwidth: a line for each link.", metavar="FILE.csv"),
+        typer.Option(
+            help="A table with columns from, to, latency, bandwidth: a line for each link.", metavar="FILE.csv"
+        ),
     ] = None,
     dimension: Annotated[int | None, typer.Option(help="How many parameters the model has.", min=1)] = None,
     gradient_time: Annotated[
@@ -56,7 +58,9 @@ def plan(
     changes: Annotated[
         list[str] | None, set_option("A setting of the sampler: --set sampler.num_integration_steps=20.")
     ] = None,
-    chains: Annotated[int | None, typer.Option(help="Side by side, in the same messages; 1 if not given.", min=1)] = None,
+    chains: Annotated[
+        int | None, typer.Option(help="Side by side, in the same messages; 1 if not given.", min=1)
+    ] = None,
     evaluations: Annotated[
         float | None,
         typer.Option(help=f"Gradients in a draw of nuts; {ASSUMED_EVALUATIONS} if nobody knows better.", min=1),
@@ -159,19 +163,25 @@ def _asked(
     measured = None if folder is None else load_run(folder)
     if spec is None and measured is None:
         raise ValueError("a network is needed. Write consilience plan ring:5 --latency 20ms --bandwidth 50Mbit/s ...")
-    network = measured.network if spec is None and measured is not None else network_from_spec(spec or "", weights, seed)
+    network = (
+        measured.network if spec is None and measured is not None else network_from_spec(spec or "", weights, seed)
+    )
     tables: dict[str, Any] = {"sampler": {} if measured is None else _recorded(measured)}
     if name is not None and name != tables["sampler"].get("name", name):
         tables["sampler"] = {}
         if measured is not None:
-            raise ValueError(f"--sampler {name}: {folder} is a run of {measured.sampler.name}. Leave out one of the two.")
+            raise ValueError(
+                f"--sampler {name}: {folder} is a run of {measured.sampler.name}. Leave out one of the two."
+            )
     if name is not None:
         tables["sampler"]["name"] = name
     for change in changes:
         apply_change(tables, change)
     for table in tables:
         if table != "sampler":
-            raise ValueError(f"--set {table}...: a plan is made of a sampler's settings alone. Write --set sampler.NAME=...")
+            raise ValueError(
+                f"--set {table}...: a plan is made of a sampler's settings alone. Write --set sampler.NAME=..."
+            )
     built = sampler_from(tables["sampler"])
     origins: list[str] = []
     if measured is not None:
@@ -278,7 +288,7 @@ def _print(facts: dict[str, Any], found: Any, assumptions: list[str], quiet: boo
         ways = Table(box=SIMPLE_HEAD, padding=(0, 1))
         for heading, side in (("to agree on", "left"), ("method", "left"), ("rounds", "right"), ("time", "right")):
             ways.add_column(heading, justify=side, no_wrap=heading == "method")  # type: ignore[arg-type]
-        ways.add_column("an agent sends", justify="right")
+        ways.add_column("sent", justify="right")
         ways.add_column("")
         for way in found.methods:
             name = f"[bold]{way.method}[/]" if way.is_best else way.method

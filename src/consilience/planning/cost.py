@@ -7,8 +7,9 @@ j at
 
 and what an agent does next begins at the latest of its own clock and of the messages that it waits for. So a pass over
 the tree takes as long as its slowest way from a leaf to the root, gossip as its slowest link, and agents that are done
-early go on early. An agent does one thing at a time: of several messages that it sends, or takes, each waits for the
-one before, message + message_byte · B. Every clock knows what its time went into, along the way that has made it what it is.
+early go on early. An agent does one thing at a time: of several messages that it sends, or takes, each comes after the
+one before, message + message_byte · B later. Every clock knows what its time went into, along the way that has made it
+what it is.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Constants(NamedTuple):
 
 
 MEASURED = Constants(
-    hop=1.7e-4, hop_byte=2.2e-9, message=7.2e-5, message_byte=2e-9, room_byte=3e-10, noise_byte=2.5e-9
+    hop=0.000481, hop_byte=2.5e-09, message=0.000137, message_byte=4.59e-09, room_byte=1.46e-10, noise_byte=5.51e-09
 )
 
 
@@ -71,6 +72,8 @@ class _Round(NamedTuple):
     receiver: np.ndarray
     before: np.ndarray  # messages that the sender sends first
     after: np.ndarray  # messages that the receiver takes afterwards
+    sent: np.ndarray  # by every agent, besides one
+    taken: np.ndarray  # by every agent, besides one
     latency: np.ndarray
     bandwidth: np.ndarray
 
@@ -101,10 +104,11 @@ class Roads:
         speed = np.stack([links.latency, links.bandwidth], axis=1)
         speeds = dict(zip(map(tuple, both), np.tile(speed, (2, 1)), strict=True))
         tree = network.tree
-        self._gossip = _round(both, speeds)
+        self._gossip = _round(both, speeds, network.size)
         ups = [[(child, tree.parent[child]) for child in level] for level in tree.levels[:0:-1]]
-        self._up = [_round(pairs, speeds) for pairs in ups]
-        self._down = [_round([(parent, child) for child, parent in pairs], speeds) for pairs in reversed(ups)]
+        self._up = [_round(pairs, speeds, network.size) for pairs in ups]
+        downs = [[(parent, child) for child, parent in pairs] for pairs in reversed(ups)]
+        self._down = [_round(pairs, speeds, network.size) for pairs in downs]
 
     # --- what it costs ---------------------------------------------------------------------------------------
 
@@ -169,13 +173,14 @@ class Roads:
         order = np.lexsort((arrivals.sum(axis=1), each.receiver))
         last = order[np.flatnonzero(np.diff(each.receiver[order], append=-1))]
         clocks = clocks.copy()
+        clocks[:, SOFTWARE] += (each.sent + each.taken) * further
         own = clocks.sum(axis=1)[each.receiver[last]]
         is_later = arrivals[last].sum(axis=1) > own
         clocks[each.receiver[last[is_later]]] = arrivals[last[is_later]]
         return clocks
 
 
-def _round(pairs: object, speeds: dict[tuple[int, int], np.ndarray]) -> _Round:
+def _round(pairs: object, speeds: dict[tuple[int, int], np.ndarray], agents: int) -> _Round:
     """Of messages from and to; everyone sends, and takes, in ascending order of the other's number."""
     pairs = np.array(pairs, dtype=int).reshape(-1, 2)
     pairs = pairs[np.lexsort((pairs[:, 0], pairs[:, 1]))]
@@ -185,7 +190,8 @@ def _round(pairs: object, speeds: dict[tuple[int, int], np.ndarray]) -> _Round:
     before = np.empty(len(pairs), dtype=int)
     before[by_sender] = _places(sender[by_sender])
     after = _places(receiver[::-1])[::-1]
-    return _Round(sender, receiver, before, after, latency, bandwidth)
+    sent, taken = (np.maximum(0, np.bincount(ends, minlength=agents) - 1) for ends in (sender, receiver))
+    return _Round(sender, receiver, before, after, sent, taken, latency, bandwidth)
 
 
 def _places(groups: np.ndarray) -> np.ndarray:

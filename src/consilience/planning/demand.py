@@ -24,7 +24,7 @@ from ..runtimes.engine import BUFFER_BYTES, BUFFER_DRAWS, NOISE_BYTES, NOISE_ITE
 from ..runtimes.lanes import Exchange
 from ..runtimes.loop import Inputs, Model, move_all, noise_of, start_all
 from ..runtimes.simulate import chain_keys, lane_inputs, lane_link
-from ..runtimes.traffic import Kind, Traffic, price
+from ..runtimes.traffic import Kind, price
 from ..samplers import NUTS, OneShot, Sampler
 
 FLOAT = np.dtype(np.float32).itemsize

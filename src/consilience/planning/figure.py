@@ -1,4 +1,4 @@
-"""A picture of time per draw over the number of agents, for networks of all families, and of what the time goes into."""
+"""A picture of time per draw over the number of agents, for all families of networks, and of what it goes into."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def plan_figure(costs: Mapping[str, Sequence[Cost]], title: str, path: Path, her
     plt = require("matplotlib.pyplot", "report")
     figure, ax = plt.subplots(figsize=(8.5, 5.2), layout="constrained")
     bottlenecks = set()
-    for place, (family, by_size) in enumerate(costs.items()):
+    for place, by_size in enumerate(costs.values()):
         look = line_look(place)
         seconds = [cost.seconds for cost in by_size]
         ax.plot(SIZES, seconds, linewidth=1.6, **look)
@@ -61,7 +61,7 @@ def plan_figure(costs: Mapping[str, Sequence[Cost]], title: str, path: Path, her
     if here is not None:
         ax.plot(*here, "*", color=INK, markersize=13, markeredgecolor="white", zorder=5)
     ax.set(xscale="log", yscale="log", title=title, xlabel="agents", ylabel="seconds per draw")
-    ax.set_xlim(right=SIZES[-1] * 6)
+    ax.set_xlim(right=SIZES[-1] * 8)
     _label(ax, {family: by_size[-1].seconds for family, by_size in costs.items()})
     for part in PARTS:
         if part in bottlenecks:

@@ -18,7 +18,7 @@ from .links import Links
 
 # What agents agree on before a chunk of draws, and count after it: `Segment.pieces`.
 BETWEEN_CHUNKS = (Asked("flood", 1, 32), Asked("tree pass", 2, 24))
-SAME_BITS = "the same bits on all agents"
+SAME_BITS = "same bits everywhere"
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,9 @@ def predict(
     seconds = cost.seconds
     return Prediction(
         seconds=seconds,
-        shares={part: float(value) / seconds if seconds else 0.0 for part, value in zip(PARTS, cost.parts, strict=True)},
+        shares={
+            part: float(value) / seconds if seconds else 0.0 for part, value in zip(PARTS, cost.parts, strict=True)
+        },
         rounds=rounds,
         messages=messages,
         megabytes_per_agent=float(by_agent.mean()) / 1e6,
@@ -164,9 +166,9 @@ def _methods(network: Network, roads: Roads, sampler: Sampler, demand: Demand) -
         found.extend(sorted((replace(way, is_best=way is best) for way in ways), key=lambda way: not way.is_best))
 
     if sampler.replicated:
-        inexact = "not the same bits: chains would part"
+        inexact = "chains would part by rounding"
         others = {method: inexact for method in ("finite-time", "chebyshev") if method in known}
-        add("sum of value and gradient", max(sums), {"tree": SAME_BITS, **others}, exact=True)
+        add("sum of gradients", max(sums), {"tree": SAME_BITS, **others}, exact=True)
     elif isinstance(sampler, DMALA):
         chosen = GOSSIP if GOSSIP in known else "finite-time"
         add("average of a vector", max(averages), {chosen: "what dmala does", "tree": "exact: what mala does"})

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -17,11 +15,14 @@ from rich.table import Table
 from ..network import Network, network_from_spec
 from ..network.spec import EXAMPLES
 from ..network.weights import RULES
+from ..planning import Links, Prediction, Trial, bits_per_second, demand_of, predict, read_links, seconds, trial_of
+from ..planning.figure import plan_figure, predict_families
+from ..planning.sizes import Size
 from ..results import Run
 from ..samplers import DMALA, NUTS, Sampler
 from .build import SAMPLERS, sampler_from
 from .changes import set_option
-from .ending import choose_from, errors_are_said, no_file
+from .ending import errors_are_said, no_file
 from .output import QUIET, print_json
 from .report import load_run
 from .toml import apply_change
@@ -29,6 +30,7 @@ from .writing import check_page
 
 ASSUMED_EVALUATIONS = 15  # a NUTS trajectory of four doublings
 PAGE = "docs/plan.md"
+PICTURES = (".png", ".svg", ".pdf")
 
 
 def plan(
@@ -94,13 +96,15 @@ def plan(
     measured. docs/plan.md says how far predictions were from peers on links that are as slow as these.
     """
     with errors_are_said():
-        from ..planning import predict
-
         if figure is not None:
-            check_page(figure, "--figure FILE.png")
-        asked = _asked(spec, run, dimension, sampler, changes or [], chains, evaluations, ess_per_draw, weights, seed)
-        roads = _links(asked.network, latency, bandwidth, links)
-        gradient = _seconds("--gradient-time", gradient_time)
+            _check_figure(figure)
+        made = None if run is None else load_run(run)
+        trial = None if made is None else trial_of(made)
+        built = _sampler(sampler, changes or [], trial)
+        network = _network(spec, made, weights, seed)
+        asked = _asked(network, built, trial, dimension, chains, evaluations, ess_per_draw)
+        roads = _links(network, latency, bandwidth, links)
+        gradient = seconds("--gradient-time", gradient_time)
         found = predict(
             asked.network,
             roads,
@@ -147,95 +151,69 @@ class Asked:
     origins: tuple[str, ...]
 
 
+def _network(spec: str | None, made: Run | None, weights: str, seed: int) -> Network:
+    if spec is not None:
+        return network_from_spec(spec, weights, seed)
+    if made is None:
+        raise ValueError("a network is needed. Write consilience plan ring:5 --latency 20ms --bandwidth 50Mbit/s ...")
+    return made.network
+
+
+def _sampler(name: str | None, changes: list[str], trial: Trial | None) -> Sampler:
+    recorded = {} if trial is None else trial.sampler
+    if name is not None and recorded.get("name", name) != name:
+        raise ValueError(f"--sampler {name}: the run is one of {recorded['name']}. Leave out --sampler, or --run.")
+    tables: dict[str, Any] = {"sampler": {**recorded, **({} if name is None else {"name": name})}}
+    for change in changes:
+        apply_change(tables, change)
+        if [*tables] != ["sampler"]:
+            raise ValueError(
+                f"--set {change}: only a sampler's settings are planned with. Write --set sampler.NAME=..."
+            )
+    return sampler_from(tables["sampler"])
+
+
 def _asked(
-    spec: str | None,
-    folder: Path | None,
+    network: Network,
+    sampler: Sampler,
+    trial: Trial | None,
     dimension: int | None,
-    name: str | None,
-    changes: list[str],
     chains: int | None,
     evaluations: float | None,
     ess_per_draw: float | None,
-    weights: str,
-    seed: int,
 ) -> Asked:
-    """The options, and where they leave something out, the run."""
-    measured = None if folder is None else load_run(folder)
-    if spec is None and measured is None:
-        raise ValueError("a network is needed. Write consilience plan ring:5 --latency 20ms --bandwidth 50Mbit/s ...")
-    network = (
-        measured.network if spec is None and measured is not None else network_from_spec(spec or "", weights, seed)
-    )
-    tables: dict[str, Any] = {"sampler": {} if measured is None else _recorded(measured)}
-    if name is not None and name != tables["sampler"].get("name", name):
-        tables["sampler"] = {}
-        if measured is not None:
-            raise ValueError(
-                f"--sampler {name}: {folder} is a run of {measured.sampler.name}. Leave out one of the two."
-            )
-    if name is not None:
-        tables["sampler"]["name"] = name
-    for change in changes:
-        apply_change(tables, change)
-    for table in tables:
-        if table != "sampler":
-            raise ValueError(
-                f"--set {table}...: a plan is made of a sampler's settings alone. Write --set sampler.NAME=..."
-            )
-    built = sampler_from(tables["sampler"])
+    """The options, and where they leave something out, what a trial has shown."""
     origins: list[str] = []
-    if measured is not None:
-        assert measured.parameters is not None
-        if dimension is None:
-            dimension = measured.parameters.dimension
-        chains = chains or measured.num_chains
-        if evaluations is None and "num_integration_steps" in measured.raw_stats and isinstance(built, NUTS):
-            evaluations = float(np.asarray(measured.raw_stats["num_integration_steps"]).max(axis=(1, 2)).mean())
-            origins.append(f"{evaluations:.1f} gradients a draw, the most of its chains, as in {folder}.")
-        if ess_per_draw is None:
-            least = float(np.nanmin(measured.summary().columns["ess_bulk"]))
-            ess_per_draw = least / (measured.num_draws * measured.thin * measured.num_chains)
-            origins.append(f"{ess_per_draw:.2g} effective draws in a draw, of the slowest parameter, as in {folder}.")
-    elif ess_per_draw is not None:
-        origins.append(f"{ess_per_draw:g} effective draws in a draw: as given.")
-    if ess_per_draw is not None and not 0 < ess_per_draw < math.inf:
-        raise ValueError(f"--ess-per-draw {ess_per_draw:g}: a positive number is needed. Write --ess-per-draw 0.5.")
     if dimension is None:
-        raise ValueError("how many parameters has the model? Write --dimension 650, or --run DIR of a run that knows.")
-    if isinstance(built, NUTS) and evaluations is None:
-        evaluations = ASSUMED_EVALUATIONS
-        origins.append(
-            f"{evaluations} gradients a draw are assumed: nuts takes as many as the posterior makes it. A short run "
-            f"knows: --run DIR, or --evaluations."
-        )
-    if not isinstance(built, NUTS) and evaluations is not None:
-        raise ValueError(f"--evaluations: {built.name} takes as many gradients as it is set to. Leave it out.")
-    return Asked(network, built, dimension, chains or 1, evaluations, ess_per_draw, tuple(origins))
+        if trial is None:
+            raise ValueError(
+                "how many parameters has the model? Write --dimension 650, or --run DIR of one of its runs."
+            )
+        dimension = trial.dimension
+    if not isinstance(sampler, NUTS) and evaluations is not None:
+        raise ValueError(f"--evaluations: {sampler.name} takes as many gradients as it is set to. Leave it out.")
+    if isinstance(sampler, NUTS) and evaluations is None:
+        if trial is not None and trial.evaluations is not None:
+            evaluations = trial.evaluations
+            origins.append(f"{evaluations:.1f} gradients a draw, those of the longest chain: as in the run.")
+        else:
+            evaluations = ASSUMED_EVALUATIONS
+            origins.append(
+                f"{evaluations} gradients a draw are assumed: nuts takes as many as the posterior makes it. A short "
+                f"run knows: --run DIR, or --evaluations."
+            )
+    if ess_per_draw is not None:
+        if not 0 < ess_per_draw < math.inf:
+            raise ValueError(f"--ess-per-draw {ess_per_draw:g}: a positive number is needed. Write --ess-per-draw 0.5.")
+        origins.append(f"{ess_per_draw:g} effective draws in a draw of a chain: as given.")
+    elif trial is not None and trial.ess_per_draw is not None:
+        ess_per_draw = trial.ess_per_draw
+        origins.append(f"{ess_per_draw:.2g} effective draws in a draw of a chain, by the slowest parameter of the run.")
+    chains = chains or (1 if trial is None else trial.chains)
+    return Asked(network, sampler, dimension, chains, evaluations, ess_per_draw, tuple(origins))
 
 
-def _recorded(run: Run) -> dict[str, Any]:
-    """A run's sampler, as its folder has it in text; settings that are arrays change no message, and are left out."""
-    table: dict[str, Any] = {"name": run.sampler.name}
-    written = ast.parse(run.facts["sampler"], mode="eval").body
-    for keyword in written.keywords if isinstance(written, ast.Call) else []:
-        try:
-            value = ast.literal_eval(keyword.value)
-        except ValueError:
-            continue
-        if keyword.arg is not None and value is not None:
-            table[keyword.arg] = value
-    return table
-
-
-def _seconds(what: str, text: str) -> float:
-    from ..planning import seconds
-
-    return seconds(what, text)
-
-
-def _links(network: Network, latency: str | None, bandwidth: str | None, file: Path | None) -> Any:
-    from ..planning import Links, bits_per_second, read_links, seconds
-
+def _links(network: Network, latency: str | None, bandwidth: str | None, file: Path | None) -> Links:
     delay = None if latency is None else seconds("--latency", latency)
     rate = None if bandwidth is None else bits_per_second("--bandwidth", bandwidth)
     if file is not None:
@@ -251,7 +229,7 @@ def _links(network: Network, latency: str | None, bandwidth: str | None, file: P
 # --- what is said -----------------------------------------------------------------------------------------------
 
 
-def _assumptions(asked: Asked, gradient: float, found: Any) -> list[str]:
+def _assumptions(asked: Asked, gradient: float, found: Prediction) -> list[str]:
     told = [*asked.origins]
     if not gradient:
         told.append("Gradients take no time: say how long one takes, --gradient-time 2ms.")
@@ -266,7 +244,7 @@ def _assumptions(asked: Asked, gradient: float, found: Any) -> list[str]:
     return told
 
 
-def _print(facts: dict[str, Any], found: Any, assumptions: list[str], quiet: bool) -> None:
+def _print(facts: dict[str, Any], found: Prediction, assumptions: list[str], quiet: bool) -> None:
     console = Console()
     many = f"{facts['chains']} chains" if facts["chains"] > 1 else "one chain"
     title = f"{facts['sampler']} on {facts['network']}, {facts['dimension']:,} parameters, {many}; {facts['links']}"
@@ -311,16 +289,22 @@ def _size(megabytes: float) -> str:
     return f"{megabytes:,.3g} MB" if megabytes >= 1 else f"{1e3 * megabytes:.3g} kB"
 
 
-def _draw(path: Path, asked: Asked, links: Any, gradient: float, found: Any) -> None:
-    from ..planning import demand_of
-    from ..planning.figure import plan_figure, predict_families
+def _check_figure(path: Path) -> None:
+    check_page(path, "--figure FILE.png")
+    if path.suffix not in PICTURES:
+        right = path.with_suffix(PICTURES[0])
+        raise ValueError(f"--figure {path}: what is drawn is {', '.join(PICTURES)}. Write --figure {right}.")
 
-    if path.suffix.lower() not in (".png", ".svg", ".pdf"):
-        raise ValueError(f"--figure {path}: a .png, .svg or .pdf is drawn. {choose_from('.png', ['.png'])}")
-    averages = isinstance(asked.sampler, DMALA)
-    sampler = replace(asked.sampler, rounds=1) if isinstance(asked.sampler, DMALA) else asked.sampler
+
+def _draw(path: Path, asked: Asked, links: Links, gradient: float, found: Prediction) -> None:
+    sampler = asked.sampler
+
+    def rounds(size: Size) -> int:
+        given = getattr(sampler, "rounds", "auto")
+        return size.averaging_rounds if given == "auto" else int(given)
+
+    # On a complete graph an average takes one round.
     demand = demand_of(sampler, Network.complete(3), asked.dimension, asked.chains, asked.evaluations)
-    latency, bandwidth = links.slowest
-    costs = predict_families(demand, averages, latency, bandwidth, gradient)
+    costs = predict_families(demand, rounds if isinstance(sampler, DMALA) else None, *links.slowest, gradient)
     title = f"{asked.sampler.name}, {asked.dimension:,} parameters; links of {links}"
     plan_figure(costs, title, path, (asked.network.size, found.seconds) if asked.network.size > 1 else None)

@@ -14,9 +14,11 @@ what it is.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -34,7 +36,7 @@ CYCLES = 4  # iterations after which, likewise
 
 
 class Constants(NamedTuple):
-    """Seconds that software takes, measured by `make bench-plan`.
+    """Seconds that software takes; constants.json has what `make bench-plan` has measured.
 
     Attributes:
       hop, hop_byte: a message alone, and each of its bytes, from compiled code to compiled code: getting out of it, the
@@ -60,9 +62,7 @@ class Constants(NamedTuple):
         return self.room_byte * demand.room_of_a_chunk + self.noise_byte * demand.noise_of_a_chunk
 
 
-MEASURED = Constants(
-    hop=0.000481, hop_byte=2.5e-09, message=0.000137, message_byte=4.59e-09, room_byte=1.46e-10, noise_byte=5.51e-09
-)
+MEASURED = Constants(**json.loads(Path(__file__).with_name("constants.json").read_text(encoding="utf-8")))
 
 
 class _Round(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from .._extras import require
 from ..report.style import GREY, INK, line_look
 from .cost import MEASURED, PARTS, Constants, Cost
 from .demand import Demand
-from .sizes import FAMILIES, SIZES, predict_size
+from .sizes import FAMILIES, SIZES, Size, predict_size
 
 MARKS = dict(zip(PARTS, "osD^", strict=True))  # latency, bandwidth, compute, software
 LABEL_GAP = 0.055  # of the panel's height: the least distance between two labels
@@ -18,7 +18,7 @@ LABEL_GAP = 0.055  # of the panel's height: the least distance between two label
 
 def predict_families(
     demand: Demand,
-    averages: bool,
+    rounds: Callable[[Size], int] | None,
     latency: float,
     bandwidth: float,
     gradient_seconds: float,
@@ -27,14 +27,15 @@ def predict_families(
     """A draw's cost on every family, in the order of `SIZES`.
 
     Args:
-      demand: of an iteration; where the sampler `averages`, with one round in every average.
+      demand: of an iteration.
+      rounds: of every average on a network, where `demand` has one for each; None: they are the same on all.
     """
     found: dict[str, list[Cost]] = {}
     for family, of_size in FAMILIES.items():
         found[family] = []
         for agents in SIZES:
             size = of_size(agents)
-            asked = demand.gossiping(size.averaging_rounds) if averages else demand
+            asked = demand if rounds is None else demand.gossiping(rounds(size))
             found[family].append(predict_size(size, asked, latency, bandwidth, gradient_seconds, constants))
     return found
 

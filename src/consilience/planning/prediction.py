@@ -167,8 +167,9 @@ def _methods(network: Network, roads: Roads, sampler: Sampler, demand: Demand) -
 
     if sampler.replicated:
         inexact = "chains would part by rounding"
-        others = {method: inexact for method in ("finite-time", "chebyshev") if method in known}
-        add("sum of gradients", max(sums), {"tree": SAME_BITS, **others}, exact=True)
+        notes = {"tree": SAME_BITS, "finite-time": inexact, "chebyshev": inexact}
+        there = {method: note for method, note in notes.items() if method in known}
+        add("sum of gradients", max(sums), there, exact=True)
     elif isinstance(sampler, DMALA):
         chosen = GOSSIP if GOSSIP in known else "finite-time"
         add("average of a vector", max(averages), {chosen: "what dmala does", "tree": "exact: what mala does"})

@@ -33,7 +33,8 @@ import numpy as np
 import consilience as cs
 from consilience import planning
 from consilience.network import network_from_spec
-from consilience.planning import Constants, Links, Prediction, demand_of, predict
+from consilience.planning import Constants, Demand, Links, Prediction, Roads, demand_of, predict
+from consilience.planning.demand import Asked
 from consilience.results.store import read_checkpoint
 
 from . import plan_model
@@ -49,6 +50,7 @@ WIRE = Wire(0.020, 50e6)
 WIDE = 2499  # features: 25,000 parameters
 SUMS = {10: 100, 650: 100, 25_000: 60, 50_000: 40}  # by how many numbers are summed
 PAUSE = 0.020  # seconds
+PAUSES, PAUSED, LONG = (0.0, 0.3, 0.6), 8, 25_000  # between so many sums of so many numbers on slow links
 REPEATS = 5
 CHUNKS = 9
 LONGEST = 400  # seconds of a run
@@ -215,10 +217,39 @@ def compare(constants: Constants, crew: Crew, folder: Path) -> dict[str, Any]:
             times = [1e3 * row[f"{which}_seconds"] for which in ("predicted", "measured")]
             ratio = row["measured_over_predicted"]
             print(f"{called:<22}{times[0]:>9.0f} ms{times[1]:>9.0f} ms{ratio:>8.2f}", flush=True)
-        return {"links": {"latency": WIRE.delay, "bandwidth": WIRE.rate, "by": wires.by}, "rows": rows}
+        sums = compare_sums(constants, wires, folder / "sums")
+    links = {"latency": WIRE.delay, "bandwidth": WIRE.rate, "by": wires.by}
+    return {"links": links, "rows": rows, "sums": sums}
+
+
+def compare_sums(constants: Constants, wires: Wires, folder: Path) -> list[dict[str, float]]:
+    """Of long messages on these links, with pauses between them: what TCP's windows do."""
+    network = network_from_spec(RING)
+    roads = Roads(network, Links.alike(network, WIRE.delay, WIRE.rate), constants)
+    size, found = 4 * LONG, []
+    folder.mkdir()
+    with Crew(folder, wires.addresses, wires.inside) as crew:
+        place = crew.meeting()
+        for pause in PAUSES:
+            job = {"by": "runtime", "kind": "sum", "dimension": LONG, "network": RING, "pause": pause, **place}
+            times = [crew.do("rounds", count=PAUSED, **job) for _ in range(1 + REPEATS)][1:]
+            taken = float(np.median([one["seconds"] / PAUSED for each in times for one in each]))
+            asked = Demand((Asked("tree pass", 2, size),), 0.0, 1, 0)
+            forecast = roads.iteration(asked, 0.0, quiet_seconds=pause).seconds
+            found.append({"bytes": size, "pause": pause, "predicted_seconds": forecast, "measured_seconds": taken})
+            print(f"sum of {size:,} bytes every {pause:g} s: {1e3 * forecast:.0f} ms, {1e3 * taken:.0f} ms", flush=True)
+    return found
 
 
 # --- the page -----------------------------------------------------------------------------------------------------
+
+
+def table_of_sums(found: dict[str, Any]) -> list[str]:
+    lines = ["| pause before a sum of 100 kB | predicted | measured |", "|---|---|---|"]
+    for row in found["sums"]:
+        times = [f"{1e3 * row[f'{which}_seconds']:.0f} ms" for which in ("predicted", "measured")]
+        lines.append(f"| {1e3 * row['pause']:.0f} ms | {' | '.join(times)} |")
+    return lines
 
 
 def table(found: dict[str, Any]) -> list[str]:
@@ -245,7 +276,10 @@ def write(found: dict[str, Any]) -> None:
     (DOCS / "plan.json").write_text(json.dumps(found, indent=2) + "\n")
     CONSTANTS.write_text(json.dumps(found["constants"], indent=2) + "\n")
     page = DOCS / "plan.md"
-    text = re.sub(r"^\| sampler \|.*?(?=^$)", "\n".join(table(found)) + "\n", page.read_text(), flags=re.S | re.M)
+    text = page.read_text()
+    for lines in (table(found), table_of_sums(found)):
+        begins = re.escape(lines[0].split("|")[1])
+        text = re.sub(rf"^\|{begins}\|.*?(?=^$)", "\n".join(lines) + "\n", text, flags=re.S | re.M)
     page.write_text(re.sub(r"differ by at most \d+ %", f"differ by at most {100 * worst(found):.0f} %", text))
     links = ["--latency", f"{1e3 * WIRE.delay:g}ms", "--bandwidth", f"{WIRE.rate / 1e6:g}Mbit/s"]
     model = ["--dimension", str(dimension(PIXELS)), "--gradient-time", "1ms", "--sampler", "mala"]

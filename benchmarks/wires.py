@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from consilience.network import Network
 
 NETEM, DELAY_LINES = "tc netem", "delay lines in user space"
+CONGESTION = "cubic"  # what most Linux machines have, and not all
 MOST_WAITING = 10_000  # packets in netem's queue: none may be dropped for being delayed
 
 
@@ -142,5 +143,5 @@ class Wires:
     def _connect(self, here: int, there: int) -> None:
         space, device = self._spaces[here], self._device(here, there)
         self._inside(space, "ip", "link", "set", device, "up")
-        ends = [f"{self.addresses[there]}/32", "dev", device, "src", self.addresses[here], "congctl", "cubic"]
+        ends = [f"{self.addresses[there]}/32", "dev", device, "src", self.addresses[here], "congctl", CONGESTION]
         self._inside(space, "ip", "route", "add", *ends)

@@ -5,15 +5,40 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience.planning.cost import COMPUTE, LATENCY, MEASURED, Constants, Roads, bits_on_the_wire
+from consilience.planning.cost import COMPUTE, LATENCY, MEASURED, Constants, Roads, bytes_on_the_wire
 from consilience.planning.demand import Asked, Demand
 from consilience.planning.links import Links
 
 SLOW = Constants(hop=3e-4, hop_byte=2e-9, message=4e-4, message_byte=1e-9, room_byte=0.0, noise_byte=0.0)
 ITERATION = (
-    *(Asked("gossip", 3, 4000), Asked("tree pass", 2, 900), Asked("flood", 1, 1)),
-    *(Asked("tree pass", 1, 40), Asked("tree pass", 1, 9000)),
+    *(Asked("gossip", 3, 40_000), Asked("tree pass", 2, 900), Asked("flood", 1, 1)),
+    *(Asked("tree pass", 1, 40), Asked("tree pass", 1, 90_000)),
 )
+
+
+class Window:
+    """Of one direction of a link."""
+
+    first = 10 * 1448
+
+    def __init__(self):
+        self.used, self.longest = np.inf, 0.0
+
+    def held_up(self, now, size, latency, bandwidth):
+        size = bytes_on_the_wire(size)
+        if size <= self.first:
+            return 0.0
+        self.longest = max(self.longest, size)
+        room, then, time_out = 2 * self.longest, self.used + 0.2 + 2 * latency, 0.2 + 2 * latency
+        while then <= now:
+            then, room = then + time_out, room / 2
+        room, waited, left = max(room, self.first), 0.0, size
+        while left > room:
+            left -= room
+            waited += max(0.0, 2 * latency - 8 * room / bandwidth)
+            room *= 2
+        self.used = now + waited
+        return waited
 
 
 class Agent:
@@ -26,7 +51,8 @@ class Agent:
         for place, other in enumerate(sorted(to)):
             self.time += SLOW.further(size) if place else 0.0
             latency, bandwidth = self.crew.speeds[frozenset((self.index, other))]
-            wire = latency + bits_on_the_wire(size) / bandwidth
+            wire = latency + 8 * bytes_on_the_wire(size) / bandwidth
+            wire += self.crew.windows[self.index, other].held_up(self.time, size, latency, bandwidth)
             self.crew.mail.setdefault((self.index, other), []).append(self.time + wire + SLOW.alone(size))
 
     def take(self, senders, size):
@@ -57,13 +83,13 @@ class Agent:
         for _ in range(iterations):
             self.time += gradients
             for _ in range(3):
-                yield from gossip(4000)
+                yield from gossip(40_000)
             yield from up(900)
             yield from down(900)
             for _ in range(network.diameter):
                 yield from gossip(1)
             yield from up(40)
-            yield from down(9000)
+            yield from down(90_000)
             self.crew.ends[self.index].append(self.time)
 
 
@@ -72,6 +98,7 @@ class Crew:
 
     def __init__(self, network, links):
         self.network, self.mail = network, {}
+        self.windows = {(i, j): Window() for edge in network.edges for i, j in (edge, edge[::-1])}
         speeds = zip(links.latency, links.bandwidth, strict=True)
         self.speeds = {frozenset(edge): speed for edge, speed in zip(network.edges, speeds, strict=True)}
         self.ends = {agent: [] for agent in range(network.size)}
@@ -120,6 +147,18 @@ def test_time_is_what_the_slowest_way_takes():
     roads = Roads(network, Links(latency, np.full(4, np.inf)), free)
     assert roads.alone(Asked("tree pass", 2, 100)).parts[LATENCY] == pytest.approx(2 * 0.5)
     assert roads.alone(Asked("gossip", 3, 100)).seconds == pytest.approx(3 * 0.5)
+
+
+def test_a_window_that_was_idle_holds_up_long_messages_and_no_others():
+    network = cs.Network.ring(5)
+    roads = Roads(network, Links.alike(network, 0.02, 50e6))
+    times = {
+        (size, quiet): roads.iteration(Demand((Asked("tree pass", 2, size),), 0.0, 4, 0), 0.0, quiet).seconds
+        for size in (2_600, 100_000)
+        for quiet in (0.0, 0.3, 0.6)
+    }
+    assert times[2_600, 0.6] == times[2_600, 0.0]
+    assert times[100_000, 0.6] > times[100_000, 0.0] + 4 * 2 * 0.02  # a round trip for each of four messages, at least
 
 
 def test_one_agent_sends_nothing():

@@ -238,7 +238,7 @@ def _assumptions(asked: Asked, gradient: float, found: Prediction) -> list[str]:
     told += [
         f"A draw is an iteration after the warm-up, of {asked.chains} chain{'s' * (asked.chains > 1)}; agents agree on "
         f"how to go on after every {found.draws_at_once} of them.",
-        "Each link has its bandwidth to itself, and no agent is slower than the others. TCP's windows are open.",
+        "Each link has its bandwidth to itself, and no agent is slower than the others.",
         f"What software adds to a message was measured; how far off predictions were is in {PAGE}.",
     ]
     return told

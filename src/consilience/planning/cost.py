@@ -8,8 +8,8 @@ j at
 and what an agent does next begins at the latest of its own clock and of the messages that it waits for. So a pass over
 the tree takes as long as its slowest way from a leaf to the root, gossip as its slowest link, and agents that are done
 early go on early. An agent does one thing at a time: of several messages that it sends, or takes, each comes after the
-one before, message + message_byte · B later. Every clock knows what its time went into, along the way that has made it
-what it is.
+one before, message + message_byte · B later. A long message that comes after a while without one waits for TCP, see
+`windows`. Every clock knows what its time went into, along the way that has made it what it is.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from ..network import Network
 from ..runtimes.peers.wire import HEADER
 from .demand import Asked, Demand
 from .links import Links
+from .windows import PACKET, PACKET_HEADERS, Windows
 
 PARTS = ("latency", "bandwidth", "compute", "software")
 LATENCY, BANDWIDTH, COMPUTE, SOFTWARE = range(len(PARTS))
-PACKET, PACKET_HEADERS = 1500, 52  # bytes of an Ethernet packet, and what IP and TCP take of it
 SETTLED = 32  # rounds, or sums, after which each takes as long as the one before
 CYCLES = 4  # iterations after which, likewise
 
@@ -72,15 +72,16 @@ class _Round(NamedTuple):
     receiver: np.ndarray
     before: np.ndarray  # messages that the sender sends first
     after: np.ndarray  # messages that the receiver takes afterwards
+    link: np.ndarray  # the number of the link and of its direction
     sent: np.ndarray  # by every agent, besides one
     taken: np.ndarray  # by every agent, besides one
     latency: np.ndarray
     bandwidth: np.ndarray
 
 
-def bits_on_the_wire(size: int) -> float:
+def bytes_on_the_wire(size: int) -> float:
     """Of a message whose numbers take `size` bytes: its header, and those of the packets that it is cut into."""
-    return 8 * (size + HEADER.size) * PACKET / (PACKET - PACKET_HEADERS)
+    return (size + HEADER.size) * PACKET / (PACKET - PACKET_HEADERS)
 
 
 @dataclass(frozen=True)
@@ -101,8 +102,9 @@ class Roads:
         self.network, self._constants = network, constants
         edges = np.array(network.edges, dtype=int).reshape(-1, 2)
         both = np.concatenate([edges, edges[:, ::-1]])
-        speed = np.stack([links.latency, links.bandwidth], axis=1)
-        speeds = dict(zip(map(tuple, both), np.tile(speed, (2, 1)), strict=True))
+        self._directions = len(both)
+        speed = np.stack([np.arange(len(both)), np.tile(links.latency, 2), np.tile(links.bandwidth, 2)], axis=1)
+        speeds = dict(zip(map(tuple, both), speed, strict=True))
         tree = network.tree
         self._gossip = _round(both, speeds, network.size)
         ups = [[(child, tree.parent[child]) for child in level] for level in tree.levels[:0:-1]]
@@ -112,62 +114,74 @@ class Roads:
 
     # --- what it costs ---------------------------------------------------------------------------------------
 
-    def iteration(self, demand: Demand, gradient_seconds: float) -> Cost:
-        """One of many: agents do not wait for each other in between."""
-        clocks = np.zeros((self.network.size, len(PARTS)))
+    def iteration(self, demand: Demand, gradient_seconds: float, quiet_seconds: float = 0.0) -> Cost:
+        """One of many: agents do not wait for each other in between.
+
+        Args:
+          quiet_seconds: between two iterations, in which nothing of this kind is sent; they are not part of the cost.
+        """
+        clocks, windows = self._start()
         ends = []
         for _ in range(CYCLES):
             clocks = clocks.copy()
             clocks[:, COMPUTE] += demand.evaluations * gradient_seconds
-            clocks = self._after(clocks, demand.collectives)
+            clocks = self._after(clocks, windows, demand.collectives)
+            windows.pass_by(quiet_seconds)
             ends.append(_latest(clocks))
         return Cost((ends[-1] - ends[CYCLES // 2 - 1]) / (CYCLES - CYCLES // 2))
 
     def alone(self, *collectives: Asked) -> Cost:
         """Until the last agent has done with them, where all begin at once."""
-        return Cost(_latest(self._after(np.zeros((self.network.size, len(PARTS))), collectives)))
+        return Cost(_latest(self._after(*self._start(), collectives)))
+
+    def _start(self) -> tuple[np.ndarray, Windows]:
+        return np.zeros((self.network.size, len(PARTS))), Windows(self._directions)
 
     # --- clocks ----------------------------------------------------------------------------------------------
 
-    def _after(self, clocks: np.ndarray, collectives: Sequence[Asked]) -> np.ndarray:
+    def _after(self, clocks: np.ndarray, windows: Windows, collectives: Sequence[Asked]) -> np.ndarray:
         """Passes over the tree go up and down in turns."""
         is_up = True
         for kind, times, size in collectives:
             if self.network.size == 1:
                 break
             if kind == "tree pass" and times >= 2:
-                clocks = self._repeated(clocks, [*self._up, *self._down], size, times / 2)
+                clocks = self._repeated(clocks, windows, [*self._up, *self._down], size, times / 2)
             elif kind == "tree pass":
-                clocks = self._through(clocks, self._up if is_up else self._down, size)
+                clocks = self._through(clocks, windows, self._up if is_up else self._down, size)
                 is_up = not is_up
             else:
                 rounds = times * (self.network.diameter if kind == "flood" else 1)
-                clocks = self._repeated(clocks, [self._gossip], size, rounds)
+                clocks = self._repeated(clocks, windows, [self._gossip], size, rounds)
         return clocks
 
-    def _repeated(self, clocks: np.ndarray, rounds: list[_Round], size: int, times: float) -> np.ndarray:
+    def _repeated(
+        self, clocks: np.ndarray, windows: Windows, rounds: list[_Round], size: int, times: float
+    ) -> np.ndarray:
         """`times` may have a fraction, as an average has. After a while each takes as long as the ones before."""
         course = [clocks]
         for _ in range(min(math.ceil(times), SETTLED)):
-            course.append(self._through(course[-1], rounds, size))
+            course.append(self._through(course[-1], windows, rounds, size))
         done = len(course) - 1
         if times == done:
             return course[-1]
         if times < done:  # a part of the last one
             return course[-2] + (times - (done - 1)) * (course[-1] - course[-2])
-        pace = (_latest(course[-1]) - _latest(course[-3])) / 2
-        return course[-1] + (times - done) * pace
+        following = (times - done) * (_latest(course[-1]) - _latest(course[-3])) / 2
+        windows.go_on(float(following.sum()))
+        return course[-1] + following
 
-    def _through(self, clocks: np.ndarray, rounds: list[_Round], size: int) -> np.ndarray:
+    def _through(self, clocks: np.ndarray, windows: Windows, rounds: list[_Round], size: int) -> np.ndarray:
         for each in rounds:
-            clocks = self._one(clocks, each, size)
+            clocks = self._one(clocks, windows, each, size)
         return clocks
 
-    def _one(self, clocks: np.ndarray, each: _Round, size: int) -> np.ndarray:
-        further = self._constants.further(size)
+    def _one(self, clocks: np.ndarray, windows: Windows, each: _Round, size: int) -> np.ndarray:
+        further, wire = self._constants.further(size), bytes_on_the_wire(size)
         arrivals = clocks[each.sender].copy()
-        arrivals[:, LATENCY] += each.latency
-        arrivals[:, BANDWIDTH] += bits_on_the_wire(size) / each.bandwidth
+        leaves = arrivals.sum(axis=1) + each.before * further
+        arrivals[:, LATENCY] += each.latency + windows.wait(each.link, leaves, wire, each.latency, each.bandwidth)
+        arrivals[:, BANDWIDTH] += 8 * wire / each.bandwidth
         arrivals[:, SOFTWARE] += self._constants.alone(size) + (each.before + each.after) * further
         # The latest message of every receiver: the last of its group, ordered by when they can be used.
         order = np.lexsort((arrivals.sum(axis=1), each.receiver))
@@ -185,13 +199,13 @@ def _round(pairs: object, speeds: dict[tuple[int, int], np.ndarray], agents: int
     pairs = np.array(pairs, dtype=int).reshape(-1, 2)
     pairs = pairs[np.lexsort((pairs[:, 0], pairs[:, 1]))]
     sender, receiver = pairs.T
-    latency, bandwidth = np.array([speeds[pair] for pair in map(tuple, pairs)]).reshape(-1, 2).T
+    link, latency, bandwidth = np.array([speeds[pair] for pair in map(tuple, pairs)]).reshape(-1, 3).T
     by_sender = np.lexsort((receiver, sender))
     before = np.empty(len(pairs), dtype=int)
     before[by_sender] = _places(sender[by_sender])
     after = _places(receiver[::-1])[::-1]
     sent, taken = (np.maximum(0, np.bincount(ends, minlength=agents) - 1) for ends in (sender, receiver))
-    return _Round(sender, receiver, before, after, sent, taken, latency, bandwidth)
+    return _Round(sender, receiver, before, after, link.astype(int), sent, taken, latency, bandwidth)
 
 
 def _places(groups: np.ndarray) -> np.ndarray:

@@ -87,12 +87,13 @@ def predict(
     """
     demand = demand_of(sampler, network, dimension, chains, evaluations)
     roads = Roads(network, links, constants)
-    cost, at_once = per_draw(
-        roads.iteration(demand, gradient_seconds),
-        roads.alone(*BETWEEN_CHUNKS),
-        constants.chunk(demand) if chunk_seconds is None else chunk_seconds,
-        demand.draws_of_a_chunk,
-    )
+    agreement = roads.alone(*BETWEEN_CHUNKS)
+    own = constants.chunk(demand) if chunk_seconds is None else chunk_seconds
+    iteration, most = roads.iteration(demand, gradient_seconds), demand.draws_of_a_chunk
+    cost, at_once = per_draw(iteration, agreement, own, most)
+    if at_once == 1:  # then nothing long is sent between two draws, for so long
+        iteration = roads.iteration(demand, gradient_seconds, quiet_seconds=agreement.seconds + own)
+        cost, at_once = per_draw(iteration, agreement, own, most)
     sent = replace(
         demand,
         collectives=(*demand.collectives, *(each._replace(times=each.times / at_once) for each in BETWEEN_CHUNKS)),

@@ -23,7 +23,7 @@ import numpy as np
 
 from ..network import averaging, network_from_spec
 from ..network.polynomial import chebyshev_rounds
-from .cost import BANDWIDTH, COMPUTE, LATENCY, MEASURED, PARTS, SOFTWARE, Constants, Cost, bits_on_the_wire
+from .cost import BANDWIDTH, COMPUTE, LATENCY, MEASURED, PARTS, SOFTWARE, Constants, Cost, bytes_on_the_wire
 from .demand import Asked, Demand
 from .prediction import BETWEEN_CHUNKS, per_draw
 
@@ -114,7 +114,7 @@ def predict_size(
 
     A pass over the tree is `depth` messages after each other. The root sends to one child after the other, and takes
     their answers so: over two passes it handles each child once. Agents farther down have fewer. In gossip, a message
-    and its answer wait for those of both ends of their link.
+    and its answer wait for those of both ends of their link. TCP's windows are open.
 
     Args:
       demand: of an iteration, with the rounds of the averages on this network.
@@ -123,7 +123,7 @@ def predict_size(
     def message(count: float, further: float, asked: Asked) -> np.ndarray:
         parts = np.zeros(len(PARTS))
         parts[LATENCY] = count * latency
-        parts[BANDWIDTH] = count * bits_on_the_wire(asked.message_bytes) / bandwidth
+        parts[BANDWIDTH] = count * 8 * bytes_on_the_wire(asked.message_bytes) / bandwidth
         parts[SOFTWARE] = count * constants.alone(asked.message_bytes)
         parts[SOFTWARE] += further * constants.further(asked.message_bytes)
         return asked.times * parts

@@ -8,7 +8,8 @@
 2. What the five agents of the runs below compute between messages, all at once: they share the cores of this machine,
    as agents on machines of their own would not. That is given to the prediction, as a user gives --gradient-time.
 3. Runs of `consilience peer` in network namespaces, one each, on a ring of five with 20 ms and 50 Mbit/s per link, as
-   `benchmarks.wires` makes them. Time per draw is the run's own, which begins after compilation.
+   `benchmarks.wires` makes them. Time per draw is the run's own, which begins after compilation: the median over a
+   run's draws, and over three runs.
 
 Nothing measured in 3 goes into a prediction. Where this machine cannot have such links, 3 is skipped, with the reason.
 """
@@ -53,6 +54,7 @@ PAUSE = 0.020  # seconds
 PAUSES, PAUSED, LONG = (0.0, 0.3, 0.6), 8, 25_000  # between so many sums of so many numbers on slow links
 REPEATS = 5
 CHUNKS = 9
+RUNS = 3
 LONGEST = 400  # seconds of a run
 WITHIN = 0.25
 PROGRAM = [sys.executable, "-c", "from consilience.cli import main; main()"]
@@ -182,43 +184,44 @@ def _course(processes: list[subprocess.Popen[bytes]], folder: Path) -> list[tupl
     return found[1:]  # the first chunk is of another length
 
 
-def compared(case: Case, prediction: Prediction, run: cs.Run, taken: float) -> dict[str, Any]:
-    """What was predicted of a draw, and what it was."""
-    draws, agents = run.num_draws, run.network.size
+def compared(case: Case, prediction: Prediction, runs: list[tuple[cs.Run, float]]) -> dict[str, Any]:
+    """What was predicted of a draw, and what it was: the median of several runs."""
+    times = sorted(taken for _, taken in runs)
+    run = runs[0][0]
+    taken = float(np.median(times))
     return {
         "sampler": case.sampler,
         "dimension": dimension(case.features),
-        "draws": draws,
+        "draws": case.draws,
         "predicted_seconds": prediction.seconds,
         "measured_seconds": taken,
-        "mean_seconds": run.seconds / draws,
+        "seconds_of_runs": times,
         "measured_over_predicted": taken / prediction.seconds,
         "predicted_rounds": prediction.rounds,
-        "measured_rounds": run.traffic.rounds / draws,
+        "measured_rounds": run.traffic.rounds / run.num_draws,
         "predicted_megabytes": prediction.megabytes_per_agent,
-        "measured_megabytes": run.traffic.bytes / draws / agents / 1e6,
+        "measured_megabytes": run.traffic.bytes / run.num_draws / run.network.size / 1e6,
         "shares": prediction.shares,
         "bottleneck": prediction.bottleneck,
     }
 
 
 def compare(constants: Constants, crew: Crew, folder: Path) -> dict[str, Any]:
-    rows = []
+    """Runs take turns, so that other work on this machine is not one sampler's misfortune."""
     forecasts = [predicted(case, crew, constants) for case in CASES]
+    runs: dict[Case, list[tuple[cs.Run, float]]] = {case: [] for case in CASES}
     with Wires(network_from_spec(RING), WIRE) as wires:
         print(f"links of {1e3 * WIRE.delay:g} ms and {WIRE.rate / 1e6:g} Mbit/s by {wires.by}", flush=True)
         if wires.no_netem:
             print(f"tc netem is not there: {wires.no_netem}")
-        print(f"{'':<22}{'predicted':>12}{'measured':>12}{'ratio':>8}", flush=True)
-        for number, (case, forecast) in enumerate(zip(CASES, forecasts, strict=True)):
-            row = compared(case, forecast, *measured(case, wires, folder / f"run{number}"))
-            rows.append(row)
-            called = f"{case.sampler}, d = {row['dimension']:,}"
-            times = [1e3 * row[f"{which}_seconds"] for which in ("predicted", "measured")]
-            ratio = row["measured_over_predicted"]
-            print(f"{called:<22}{times[0]:>9.0f} ms{times[1]:>9.0f} ms{ratio:>8.2f}", flush=True)
         sums = compare_sums(constants, wires, folder / "sums")
-    links = {"latency": WIRE.delay, "bandwidth": WIRE.rate, "by": wires.by}
+        for turn in range(RUNS):
+            for number, case in enumerate(CASES):
+                runs[case].append(measured(case, wires, folder / f"run{turn}-{number}"))
+                print(f"{case}: {1e3 * runs[case][-1][1]:.0f} ms", flush=True)
+        by = wires.by
+    rows = [compared(case, forecast, runs[case]) for case, forecast in zip(CASES, forecasts, strict=True)]
+    links = {"latency": WIRE.delay, "bandwidth": WIRE.rate, "by": by}
     return {"links": links, "rows": rows, "sums": sums}
 
 
@@ -257,11 +260,12 @@ def table(found: dict[str, Any]) -> list[str]:
     lines = ["| sampler | parameters | predicted | measured | ratio | rounds a draw | MB an agent | mostly |"]
     lines += ["|---|---|---|---|---|---|---|---|"]
     for row in found["rows"]:
+        ends = row["seconds_of_runs"][0], row["seconds_of_runs"][-1]
         cells = [
             f"`{row['sampler']}`",
             f"{row['dimension']:,}",
             f"{1e3 * row['predicted_seconds']:,.0f} ms",
-            f"{1e3 * row['measured_seconds']:,.0f} ms",
+            f"{1e3 * row['measured_seconds']:,.0f} ms ({' to '.join(f'{1e3 * end:,.0f}' for end in ends)})",
             f"{row['measured_over_predicted']:.2f}",
             f"{row['predicted_rounds']:.1f}, {row['measured_rounds']:.1f}",
             f"{row['predicted_megabytes']:.3g}, {row['measured_megabytes']:.3g}",
@@ -305,6 +309,7 @@ def main() -> None:
                 raise SystemExit(f"the comparison is skipped: {reason}") from None
     found = {"constants": constants._asdict(), "cores": os.cpu_count(), "agents": AGENTS, **found}
     write(found)
+    print(*table(found), *table_of_sums(found), sep="\n")
     print(f"measured and predicted times differ by at most {worst(found):.0%}; the aim is {WITHIN:.0%}")
     if worst(found) > WITHIN:
         raise SystemExit(1)

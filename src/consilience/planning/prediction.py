@@ -167,7 +167,7 @@ def _methods(network: Network, roads: Roads, sampler: Sampler, demand: Demand) -
         found.extend(sorted((replace(way, is_best=way is best) for way in ways), key=lambda way: not way.is_best))
 
     if sampler.replicated:
-        inexact = "chains would part by rounding"
+        inexact = "not the same bits"
         notes = {"tree": SAME_BITS, "finite-time": inexact, "chebyshev": inexact}
         there = {method: note for method, note in notes.items() if method in known}
         add("sum of gradients", max(sums), there, exact=True)

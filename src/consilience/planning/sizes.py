@@ -36,13 +36,15 @@ class Size:
     """A network of a family.
 
     Attributes:
-      ends: neighbours of the two ends of the busiest link, added up.
+      degree: neighbours of the agent that has most.
+      ends: those of the two ends of the busiest link, added up.
       children: of the spanning tree's root.
       beta: the factor by which one round shrinks disagreement, at worst.
       spec: how the network is written, "ring:16".
     """
 
     agents: int
+    degree: int
     ends: int
     children: int
     depth: int
@@ -59,36 +61,36 @@ class Size:
 
 
 def _ring(m: int) -> Size:
-    return Size(m, 4, 2, m // 2, m // 2, (1 + 2 * math.cos(2 * math.pi / m)) / 3, f"ring:{m}")
+    return Size(m, 2, 4, 2, m // 2, m // 2, (1 + 2 * math.cos(2 * math.pi / m)) / 3, f"ring:{m}")
 
 
 def _path(m: int) -> Size:
-    return Size(m, 4, 2, m // 2, m - 1, (1 + 2 * math.cos(math.pi / m)) / 3, f"path:{m}")
+    return Size(m, 2, 4, 2, m // 2, m - 1, (1 + 2 * math.cos(math.pi / m)) / 3, f"path:{m}")
 
 
 def _star(m: int) -> Size:
-    return Size(m, m, m - 1, 1, 2, 1 - 1 / m, f"star:{m}")
+    return Size(m, m - 1, m, m - 1, 1, 2, 1 - 1 / m, f"star:{m}")
 
 
 def _torus(m: int) -> Size:
     side = math.isqrt(m)
     across = 2 * (side // 2)
-    return Size(m, 8, 4, across, across, (3 + 2 * math.cos(2 * math.pi / side)) / 5, f"torus:{side}x{side}")
+    return Size(m, 4, 8, 4, across, across, (3 + 2 * math.cos(2 * math.pi / side)) / 5, f"torus:{side}x{side}")
 
 
 def _hypercube(m: int) -> Size:
     k = m.bit_length() - 1
-    return Size(m, 2 * k, k, k, k, (k - 1) / (k + 1), f"hypercube:{k}")
+    return Size(m, k, 2 * k, k, k, k, (k - 1) / (k + 1), f"hypercube:{k}")
 
 
 def _exponential(m: int) -> Size:
     k = m.bit_length() - 1
     degree, across = 2 * k - 1, -(-k // 2)
-    return Size(m, 2 * degree, degree, across, across, 1 - 4 / (degree + 1), f"exponential:{m}")
+    return Size(m, degree, 2 * degree, degree, across, across, 1 - 4 / (degree + 1), f"exponential:{m}")
 
 
 def _complete(m: int) -> Size:
-    return Size(m, 2 * (m - 1), m - 1, 1, 1, 0.0, f"complete:{m}")
+    return Size(m, m - 1, 2 * (m - 1), m - 1, 1, 1, 0.0, f"complete:{m}")
 
 
 FAMILIES: dict[str, Callable[[int], Size]] = {
@@ -112,27 +114,30 @@ def predict_size(
 ) -> Cost:
     """Of a draw on a network of a family whose links are alike.
 
-    A pass over the tree is `depth` messages after each other. The root sends to one child after the other, and takes
-    their answers so: over two passes it handles each child once. Agents farther down have fewer. In gossip, a message
-    and its answer wait for those of both ends of their link. TCP's windows are open.
+    A pass over the tree is `depth` messages after each other, and gossip one to and from each neighbour. What an agent
+    takes and sends besides delays it by as much as is not done while messages travel: the root has each child twice in
+    two passes, and half of that is while messages travel; in gossip, a message and its answer wait once for all that
+    the two ends of their link have to do. TCP's windows are open.
 
     Args:
       demand: of an iteration, with the rounds of the averages on this network.
     """
 
-    def message(count: float, further: float, asked: Asked) -> np.ndarray:
-        parts = np.zeros(len(PARTS))
+    def messages(asked: Asked, count: float, besides: float, handled: float) -> np.ndarray:
+        """`count` after each other; `besides` that the last one waits for, of those that one agent has `handled`."""
+        parts, further = np.zeros(len(PARTS)), constants.further(asked.message_bytes)
         parts[LATENCY] = count * latency
         parts[BANDWIDTH] = count * 8 * bytes_on_the_wire(asked.message_bytes) / bandwidth
         parts[SOFTWARE] = count * constants.alone(asked.message_bytes)
-        parts[SOFTWARE] += further * constants.further(asked.message_bytes)
-        return asked.times * parts
+        parts[SOFTWARE] += max(besides * further, handled * further - parts.sum())
+        return parts
 
     def collective(asked: Asked) -> np.ndarray:
         if asked.kind == "tree pass":
-            return message(size.depth, (size.children - 1) / 2, asked)
-        rounds = size.diameter if asked.kind == "flood" else 1
-        return message(rounds, rounds * (size.ends - 2) / 2, asked)
+            once = messages(asked, size.depth, (size.children - 1) / 2, size.children - 1)
+            return asked.times * once
+        once = messages(asked, 1, (size.ends - 2) / 2, 2 * (size.degree - 1))
+        return asked.times * (size.diameter if asked.kind == "flood" else 1) * once
 
     iteration = sum(map(collective, demand.collectives), np.zeros(len(PARTS)))
     iteration[COMPUTE] += demand.evaluations * gradient_seconds

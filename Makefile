@@ -4,8 +4,8 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak lint format bench bench-accuracy bench-theory bench-store bench-peers bench-scaling docs-experiments
-.PHONY: docs lock clean
+.PHONY: help demo test soak lint format docs lock clean docs-experiments bench bench-accuracy bench-theory
+.PHONY: bench-store bench-peers bench-scaling bench-plan
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -54,6 +54,9 @@ bench-peers: $(VENV)/.ready  ## agents as processes: rounds over a bare exchange
 
 bench-scaling: $(VENV)/.ready  ## many agents: time and memory over their number; on a GPU, the rate over the floor
 	$(BIN)/python -m benchmarks.scaling
+
+bench-plan: $(VENV)/.ready  ## the constants of `consilience plan`, and how far off it is: docs/plan.md (as root)
+	$(BIN)/python -m benchmarks.plan
 
 docs-experiments: $(VENV)/.ready  ## docs/experiments.md and its figures, from the records in docs/experiments
 	$(BIN)/python -m benchmarks.experiments

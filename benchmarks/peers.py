@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -30,12 +31,13 @@ import numpy as np
 
 import consilience as cs
 from consilience.experiments.digits import AGENTS, INIT, POSTERIOR, bundled_digits
+from consilience.network import network_from_spec
 from consilience.posterior import Layout, stack_shards
 from consilience.runtimes import Simulation
 from consilience.runtimes.peers.certificates import Authority
 from consilience.runtimes.traffic import Traffic
 
-from .peers_agent import NAMES, NETWORK, PARTS, SAMPLERS
+from .peers_agent import NAMES, PARTS, RING, SAMPLERS
 
 ROUNDS = {650: 1000, 25_000: 300}  # by dimension: half a second of them
 PAIRS = 9
@@ -47,19 +49,29 @@ MOST_BYTES = 1.1
 
 
 class Crew:
-    """The agents, waiting for jobs."""
+    """The agents, waiting for jobs.
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    Args:
+      hosts: their addresses.
+      inside: where an agent is started: its command, as it is run from here.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        hosts: Sequence[str] = ("127.0.0.1",) * len(NAMES),
+        inside: Callable[[int, Sequence[str]], Sequence[str]] = lambda _, words: words,
+    ) -> None:
+        self._folder, self._hosts = folder, hosts
         authority = Authority.create(secrets.token_hex(8))
-        for name in NAMES:
-            key, certificate = authority.issue(name, ["127.0.0.1"])
+        for name, host in zip(NAMES, hosts, strict=True):
+            key, certificate = authority.issue(name, [host])
             for part, content in zip(PARTS, (key, certificate, authority.certificate), strict=True):
                 (folder / f"{name}-{part}.pem").write_bytes(content)
         command = [sys.executable, "-m", "benchmarks.peers_agent", str(folder)]
         self._processes = [
-            subprocess.Popen([*command, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-            for name in NAMES
+            subprocess.Popen(inside(k, [*command, name]), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            for k, name in enumerate(NAMES)
         ]
 
     def __enter__(self) -> Crew:
@@ -75,7 +87,9 @@ class Crew:
             sockets = [stack.enter_context(socket.socket()) for _ in NAMES]
             for one in sockets:
                 one.bind(("127.0.0.1", 0))
-            return {"run_id": secrets.token_hex(8), "ports": [one.getsockname()[1] for one in sockets]}
+            ports = [one.getsockname()[1] for one in sockets]
+        endpoints = [f"tls/{host}:{port}" for host, port in zip(self._hosts, ports, strict=True)]
+        return {"run_id": secrets.token_hex(8), "endpoints": endpoints}
 
     def do(self, job: str, **arguments: Any) -> list[dict[str, Any]]:
         """The same by all agents at once; what each has to say."""
@@ -104,10 +118,11 @@ class Simulated:
     def __init__(self, sampler: str) -> None:
         train, _ = bundled_digits()
         shards, layout = stack_shards(cs.shard(train, AGENTS, by="label"), AGENTS), Layout.of(INIT)
-        resolved = SAMPLERS[sampler].resolve(NETWORK, layout.dimension)
+        network = network_from_spec(RING)
+        resolved = SAMPLERS[sampler].resolve(network, layout.dimension)
         start = jnp.zeros((1, layout.dimension))
         _, key = jax.random.split(jax.random.key(0))  # as `cs.sample` does with seed=0
-        self._run = Simulation(POSTERIOR, layout, shards, NETWORK, resolved, start, key)
+        self._run = Simulation(POSTERIOR, layout, shards, network, resolved, start, key)
         self._draws = DRAWS[sampler]
         self.sample()
 

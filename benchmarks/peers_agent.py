@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import jax
@@ -27,17 +28,24 @@ import zenoh
 import consilience as cs
 from consilience.experiments.digits import AGENTS as SIZE
 from consilience.experiments.digits import INIT, POSTERIOR, bundled_digits
+from consilience.network import network_from_spec
 from consilience.peering import Member, Task
+from consilience.runtimes import Simulation
 from consilience.runtimes.lanes import AGENTS
-from consilience.runtimes.peers.collectives import Collectives
+from consilience.runtimes.peers.collectives import Arrays, Collectives
 from consilience.runtimes.peers.mailbox import Mailbox
 from consilience.runtimes.peers.neighbors import PeerNeighbors
 from consilience.runtimes.peers.session import Credentials, Links, Place, configuration
 from consilience.sampling import Length
 
+from .plan_model import SAMPLERS as PLANNED
+from .plan_model import alone
+from .timing import seconds
+
 NAMES = tuple(f"agent{k}" for k in range(SIZE))
 PARTS = ("key", "certificate", "authority")  # of an agent's credentials, a file each
-NETWORK = cs.Network.ring(SIZE)
+RING = f"ring:{SIZE}"
+REPEATS, SEVERAL = 7, 8  # of a chunk with one draw, and of one with so many more
 WARM_UP = 20  # rounds, after which all agents are at it
 SAMPLERS = {
     "mala": cs.mala(0.02, inverse_mass_matrix=1.0),
@@ -45,16 +53,35 @@ SAMPLERS = {
 }
 
 
-def place_of(name: str, run_id: str, ports: list[int]) -> Place:
-    endpoints = dict(zip(NAMES, (f"tls/127.0.0.1:{port}" for port in ports), strict=True))
-    neighbors = {NAMES[k]: endpoints[NAMES[k]] for k in NETWORK.neighbors(NAMES.index(name))}
-    return Place(run_id, name, NAMES, endpoints[name], neighbors)
+def place_of(name: str, run_id: str, endpoints: list[str], network: cs.Network) -> Place:
+    """In a network of the first of the agents."""
+    at = dict(zip(NAMES, endpoints, strict=True))
+    neighbors = {NAMES[k]: at[NAMES[k]] for k in network.neighbors(NAMES.index(name))}
+    return Place(run_id, name, NAMES[: network.size], at[name], neighbors)
+
+
+class Paced(Collectives):
+    """With a pause before every sum, where it is asked for: between messages that take long, nothing stays at hand.
+
+    Attributes:
+      pause: seconds.
+      slept: in pauses so far.
+    """
+
+    pause = slept = 0.0
+
+    def total(self, arrays: Arrays) -> Arrays:
+        if self.pause:
+            began = time.perf_counter()
+            time.sleep(self.pause)
+            self.slept += time.perf_counter() - began
+        return super().total(arrays)
 
 
 class Runtime:
     """Rounds as samplers have them."""
 
-    def __init__(self, place: Place, credentials: Credentials) -> None:
+    def __init__(self, place: Place, credentials: Credentials, network: cs.Network) -> None:
         self._there: set[str] = set()
         links = Links(
             place,
@@ -68,10 +95,11 @@ class Runtime:
         self.mailbox = Mailbox.over(links)
         _wait(lambda: self._there == set(place.neighbors))
         self.mailbox.begin(1)
-        neighbors = PeerNeighbors(Collectives(self.mailbox, NETWORK, place.index), NETWORK, place.index)
+        self._collectives = Paced(self.mailbox, network, place.index)
+        neighbors, size = PeerNeighbors(self._collectives, network, place.index), network.size
         self._loops = {
             "gossip": self._loop(lambda v, count: neighbors.mix(v, count)),
-            "sum": self._loop(lambda v, count: jax.lax.fori_loop(0, count, lambda _, w: neighbors.total(w) / SIZE, v)),
+            "sum": self._loop(lambda v, count: jax.lax.fori_loop(0, count, lambda _, w: neighbors.total(w) / size, v)),
         }
 
     @staticmethod
@@ -85,7 +113,12 @@ class Runtime:
         """Bytes, and those of the payload."""
         return self.mailbox.bytes, self.mailbox.payload
 
-    def rounds(self, kind: str, dimension: int, count: int) -> None:
+    @property
+    def slept(self) -> float:
+        return self._collectives.slept
+
+    def rounds(self, kind: str, dimension: int, count: int, pause: float = 0.0) -> None:
+        self._collectives.pause = pause
         start = jnp.asarray(np.random.default_rng(0).standard_normal((1, 1, dimension)), jnp.float32)
         self._loops[kind](start, jnp.int32(count)).block_until_ready()
 
@@ -94,8 +127,9 @@ class Floor:
     """The same bytes over the same links, and no more."""
 
     sent = (0, 0)  # not counted
+    slept = 0.0
 
-    def __init__(self, place: Place, credentials: Credentials) -> None:
+    def __init__(self, place: Place, credentials: Credentials, network: cs.Network) -> None:
         self._session = zenoh.open(zenoh.Config.from_json5(json.dumps(configuration(place, credentials))))
         self._from = {
             NAMES.index(name): self._session.declare_subscriber(place.key("round", name, place.name))
@@ -110,12 +144,12 @@ class Floor:
             )
             for name in place.neighbors
         }
-        tree = NETWORK.tree
+        tree = network.tree
         self._children = tree.children(place.index)
         self._parents = [] if place.index == tree.root else [tree.parent[place.index]]
         _wait(lambda: all(publisher.matching_status.matching for publisher in self._to.values()))
 
-    def rounds(self, kind: str, dimension: int, count: int) -> None:
+    def rounds(self, kind: str, dimension: int, count: int, pause: float = 0.0) -> None:
         raw = bytes(4 * dimension)
         one = {"gossip": self._gossip, "sum": self._sum}[kind]
         for _ in range(count):
@@ -146,33 +180,59 @@ class Agent:
     def __init__(self, folder: Path, name: str) -> None:
         self._name = name
         self._credentials = Credentials(*(folder / f"{name}-{part}.pem" for part in PARTS))
-        self._open: dict[str, Any] = {}
+        self._open: dict[tuple[str, str], Any] = {}
+        self._alone: dict[tuple[str, int], Simulation] = {}
 
-    def rounds(self, by: str, run_id: str, ports: list[int], kind: str, dimension: int, count: int) -> dict[str, Any]:
-        """Of the runtime or the floor: seconds, and what was handed to Zenoh."""
-        if by not in self._open:
-            place = place_of(self._name, run_id, ports)
-            self._open[by] = {"runtime": Runtime, "floor": Floor}[by](place, self._credentials)
-        one = self._open[by]
+    def rounds(
+        self,
+        by: str,
+        run_id: str,
+        endpoints: list[str],
+        kind: str,
+        dimension: int,
+        count: int,
+        network: str = RING,
+        pause: float = 0.0,
+    ) -> dict[str, Any]:
+        """Of the runtime or the floor: seconds without pauses, and what was handed to Zenoh; nothing, if this agent is
+        not in that network.
+        """
+        linked = network_from_spec(network)
+        if NAMES.index(self._name) >= linked.size:
+            return {}
+        if (by, run_id) not in self._open:
+            place = place_of(self._name, run_id, endpoints, linked)
+            self._open[by, run_id] = {"runtime": Runtime, "floor": Floor}[by](place, self._credentials, linked)
+        one = self._open[by, run_id]
         one.rounds(kind, dimension, WARM_UP)
-        size, payload = one.sent
-        began = time.perf_counter()
-        one.rounds(kind, dimension, count)
-        seconds = time.perf_counter() - began
+        (size, payload), slept, began = one.sent, one.slept, time.perf_counter()
+        one.rounds(kind, dimension, count, pause)
+        seconds = time.perf_counter() - began - (one.slept - slept)
         return {"seconds": seconds, "bytes": one.sent[0] - size, "payload": one.sent[1] - payload}
 
-    def sample(self, sampler: str, run_id: str, ports: list[int], folder: str, draws: int) -> dict[str, Any]:
+    def sample(self, sampler: str, run_id: str, endpoints: list[str], folder: str, draws: int) -> dict[str, Any]:
         """A run, as `consilience peer` has it: seconds of its draws, and the bytes of all agents."""
-        place = place_of(self._name, run_id, ports)
+        network = network_from_spec(RING)
+        place = place_of(self._name, run_id, endpoints, network)
         train, _ = bundled_digits()
         batch = cs.shard(train, SIZE, by="label")[place.index]
-        task = Task(POSTERIOR, batch, NETWORK, SAMPLERS[sampler], Length(draws, 0, 1, 1, 0), INIT)
+        task = Task(POSTERIOR, batch, network, SAMPLERS[sampler], Length(draws, 0, 1, 1, 0), INIT)
         run = Member(place, self._credentials, task, Path(folder) / self._name, lambda _: None).run()
         return {"seconds": run.seconds, "bytes": run.traffic.bytes}
 
+    def compute(self, sampler: str, features: int) -> dict[str, Any]:
+        """What an agent does for draws besides sending, of `benchmarks.plan`: seconds of a chunk, and of a draw."""
+        if (sampler, features) not in self._alone:
+            self._alone[sampler, features] = alone(PLANNED[sampler], NAMES.index(self._name), features)
+        run = self._alone[sampler, features]
+        one = median(seconds(lambda: run.advance(1, 1)) for _ in range(REPEATS))
+        several = median(seconds(lambda: run.advance(1 + SEVERAL, 1)) for _ in range(REPEATS))
+        draw = max(0.0, (several - one) / SEVERAL)
+        return {"chunk": one - draw, "draw": draw}
+
     def do(self, job: Mapping[str, Any]) -> dict[str, Any]:
         arguments = {key: value for key, value in job.items() if key != "job"}
-        return {"rounds": self.rounds, "sample": self.sample}[job["job"]](**arguments)
+        return {"rounds": self.rounds, "sample": self.sample, "compute": self.compute}[job["job"]](**arguments)
 
 
 def _jobs(jobs: queue.SimpleQueue[dict[str, Any]]) -> None:

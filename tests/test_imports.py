@@ -11,7 +11,7 @@ import consilience
 
 PACKAGE = Path(consilience.__file__).parent
 LAYERS = ["network", "consensus", "posterior", "samplers", "runtimes", "results", "sampling", "peering"]
-LAYERS += ["report", "experiments", "cli"]
+LAYERS += ["report", "experiments", "planning", "cli"]
 DOORS = {("run.py", "report")}  # run.report() is where users look for it
 HEAVY = (
     "blackjax",

@@ -16,6 +16,7 @@ from .init import init
 from .launch import launch
 from .network import network
 from .peer import peer
+from .plan import plan
 from .report import report
 from .reproduce import reproduce
 from .run import run
@@ -47,5 +48,5 @@ def _help(command: Callable[..., Any]) -> str:
     return escape("\n\n".join(p if p.startswith(as_they_are) else " ".join(p.split()) for p in paragraphs))
 
 
-for command in (demo, run, report, network, init, peer, launch, status, reproduce):
+for command in (demo, run, report, network, plan, init, peer, launch, status, reproduce):
     app.command(help=_help(command), epilog=EXIT_CODES)(command)

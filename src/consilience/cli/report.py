@@ -33,7 +33,7 @@ def report(
     with errors_are_said():
         from ..report.page import report as write_page
 
-        loaded = {name: _load(folder) for name, folder in zip(_names(runs), runs, strict=True)}
+        loaded = {name: load_run(folder) for name, folder in zip(_names(runs), runs, strict=True)}
         check_page(out, "--out FILE.html")
         written = write_page(loaded, out, title)
         data = {name: run_data(run) for name, run in loaded.items()} if as_json else {}
@@ -54,7 +54,8 @@ def _names(folders: Sequence[Path]) -> list[str]:
     return names if len(set(names)) == len(names) else [str(folder) for folder in folders]
 
 
-def _load(folder: Path) -> Run:
+def load_run(folder: Path) -> Run:
+    """The run in a folder; refused, with the one that was probably meant, where there is none."""
     if (folder / RUN).is_file():
         return load(folder)
     if folder.is_file():

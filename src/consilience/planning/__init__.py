@@ -1,0 +1,25 @@
+"""What a run by peers will cost on given links, before it is made."""
+
+from .cost import MEASURED, PARTS, Constants, Roads
+from .demand import Demand, demand_of
+from .links import Links, bits_per_second, read_links, seconds
+from .prediction import Method, Prediction, predict
+from .trial import Trial, trial_of
+
+__all__ = [
+    "MEASURED",
+    "PARTS",
+    "Constants",
+    "Demand",
+    "Links",
+    "Method",
+    "Prediction",
+    "Roads",
+    "Trial",
+    "bits_per_second",
+    "demand_of",
+    "predict",
+    "read_links",
+    "seconds",
+    "trial_of",
+]

@@ -1,0 +1,218 @@
+"""How long the collectives of an iteration take on given links, agent by agent.
+
+Every agent has a clock. A message of B bytes that leaves agent i when its clock shows t_i can be used by its neighbour
+j at
+
+    t_i  +  latency_ij  +  B / bandwidth_ij  +  hop + hop_byte · B ,
+
+and what an agent does next begins at the latest of its own clock and of the messages that it waits for. So a pass over
+the tree takes as long as its slowest way from a leaf to the root, gossip as its slowest link, and agents that are done
+early go on early. An agent does one thing at a time: of several messages that it sends, or takes, each comes after the
+one before, message + message_byte · B later. A long message that comes after a while without one waits for TCP, see
+`windows`. Every clock knows what its time went into, along the way that has made it what it is.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ..network import Network
+from ..runtimes.peers.wire import HEADER
+from .demand import Asked, Demand
+from .links import Links
+from .windows import PACKET, PACKET_HEADERS, Windows
+
+PARTS = ("latency", "bandwidth", "compute", "software")
+LATENCY, BANDWIDTH, COMPUTE, SOFTWARE = range(len(PARTS))
+SETTLED = 32  # rounds, or sums, after which each takes as long as the one before
+CYCLES = 4  # iterations after which, likewise
+
+
+class Constants(NamedTuple):
+    """Seconds that software takes; constants.json has what `make bench-plan` has measured.
+
+    Attributes:
+      hop, hop_byte: a message alone, and each of its bytes, from compiled code to compiled code: getting out of it, the
+        header, checks, Zenoh, TLS, the kernel, and back in.
+      message, message_byte: by how much each further message of an agent delays what it does next.
+      room_byte, noise_byte: a chunk's empty room for draws, and its random numbers.
+    """
+
+    hop: float
+    hop_byte: float
+    message: float
+    message_byte: float
+    room_byte: float
+    noise_byte: float
+
+    def alone(self, size: int) -> float:
+        return self.hop + self.hop_byte * size
+
+    def further(self, size: int) -> float:
+        return self.message + self.message_byte * size
+
+    def chunk(self, demand: Demand) -> float:
+        return self.room_byte * demand.room_of_a_chunk + self.noise_byte * demand.noise_of_a_chunk
+
+
+MEASURED = Constants(**json.loads(Path(__file__).with_name("constants.json").read_text(encoding="utf-8")))
+
+
+class _Round(NamedTuple):
+    """Messages that travel at the same time; those to one receiver are next to each other, as it takes them."""
+
+    sender: np.ndarray
+    receiver: np.ndarray
+    before: np.ndarray  # messages that the sender sends first
+    after: np.ndarray  # messages that the receiver takes afterwards
+    link: np.ndarray  # the number of the link and of its direction
+    sent: np.ndarray  # by every agent, besides one
+    taken: np.ndarray  # by every agent, besides one
+    latency: np.ndarray
+    bandwidth: np.ndarray
+
+
+def bytes_on_the_wire(size: int) -> float:
+    """Of a message whose numbers take `size` bytes: its header, and those of the packets that it is cut into."""
+    return (size + HEADER.size) * PACKET / (PACKET - PACKET_HEADERS)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds, as `PARTS` has them, of an iteration or of a collective."""
+
+    parts: np.ndarray
+
+    @property
+    def seconds(self) -> float:
+        return float(self.parts.sum())
+
+
+class Roads:
+    """A network whose links have a speed: what collectives cost on it."""
+
+    def __init__(self, network: Network, links: Links, constants: Constants = MEASURED) -> None:
+        self.network, self._constants = network, constants
+        edges = np.array(network.edges, dtype=int).reshape(-1, 2)
+        both = np.concatenate([edges, edges[:, ::-1]])
+        self._directions = len(both)
+        speed = np.stack([np.arange(len(both)), np.tile(links.latency, 2), np.tile(links.bandwidth, 2)], axis=1)
+        speeds = dict(zip(map(tuple, both), speed, strict=True))
+        tree = network.tree
+        self._gossip = _round(both, speeds, network.size)
+        ups = [[(child, tree.parent[child]) for child in level] for level in tree.levels[:0:-1]]
+        self._up = [_round(pairs, speeds, network.size) for pairs in ups]
+        downs = [[(parent, child) for child, parent in pairs] for pairs in reversed(ups)]
+        self._down = [_round(pairs, speeds, network.size) for pairs in downs]
+
+    # --- what it costs ---------------------------------------------------------------------------------------
+
+    def iteration(self, demand: Demand, gradient_seconds: float, quiet_seconds: float = 0.0) -> Cost:
+        """One of many: agents do not wait for each other in between.
+
+        Args:
+          quiet_seconds: between two iterations, in which nothing of this kind is sent; they are not part of the cost.
+        """
+        clocks, windows = self._start()
+        ends = []
+        for _ in range(CYCLES):
+            clocks = clocks.copy()
+            clocks[:, COMPUTE] += demand.evaluations * gradient_seconds
+            clocks = self._after(clocks, windows, demand.collectives)
+            windows.pass_by(quiet_seconds)
+            ends.append(_latest(clocks))
+        return Cost((ends[-1] - ends[CYCLES // 2 - 1]) / (CYCLES - CYCLES // 2))
+
+    def alone(self, *collectives: Asked) -> Cost:
+        """Until the last agent has done with them, where all begin at once."""
+        return Cost(_latest(self._after(*self._start(), collectives)))
+
+    def _start(self) -> tuple[np.ndarray, Windows]:
+        return np.zeros((self.network.size, len(PARTS))), Windows(self._directions)
+
+    # --- clocks ----------------------------------------------------------------------------------------------
+
+    def _after(self, clocks: np.ndarray, windows: Windows, collectives: Sequence[Asked]) -> np.ndarray:
+        """Passes over the tree go up and down in turns."""
+        is_up = True
+        for kind, times, size in collectives:
+            if self.network.size == 1:
+                break
+            if kind == "tree pass" and times >= 2:
+                clocks = self._repeated(clocks, windows, [*self._up, *self._down], size, times / 2)
+            elif kind == "tree pass":
+                clocks = self._through(clocks, windows, self._up if is_up else self._down, size)
+                is_up = not is_up
+            else:
+                rounds = times * (self.network.diameter if kind == "flood" else 1)
+                clocks = self._repeated(clocks, windows, [self._gossip], size, rounds)
+        return clocks
+
+    def _repeated(
+        self, clocks: np.ndarray, windows: Windows, rounds: list[_Round], size: int, times: float
+    ) -> np.ndarray:
+        """`times` may have a fraction, as an average has. After a while each takes as long as the ones before."""
+        course = [clocks]
+        for _ in range(min(math.ceil(times), SETTLED)):
+            course.append(self._through(course[-1], windows, rounds, size))
+        done = len(course) - 1
+        if times == done:
+            return course[-1]
+        if times < done:  # a part of the last one
+            return course[-2] + (times - (done - 1)) * (course[-1] - course[-2])
+        following = (times - done) * (_latest(course[-1]) - _latest(course[-3])) / 2
+        windows.go_on(float(following.sum()))
+        return course[-1] + following
+
+    def _through(self, clocks: np.ndarray, windows: Windows, rounds: list[_Round], size: int) -> np.ndarray:
+        for each in rounds:
+            clocks = self._one(clocks, windows, each, size)
+        return clocks
+
+    def _one(self, clocks: np.ndarray, windows: Windows, each: _Round, size: int) -> np.ndarray:
+        further, wire = self._constants.further(size), bytes_on_the_wire(size)
+        arrivals = clocks[each.sender].copy()
+        leaves = arrivals.sum(axis=1) + each.before * further
+        arrivals[:, LATENCY] += each.latency + windows.wait(each.link, leaves, wire, each.latency, each.bandwidth)
+        arrivals[:, BANDWIDTH] += 8 * wire / each.bandwidth
+        arrivals[:, SOFTWARE] += self._constants.alone(size) + (each.before + each.after) * further
+        # The latest message of every receiver: the last of its group, ordered by when they can be used.
+        order = np.lexsort((arrivals.sum(axis=1), each.receiver))
+        last = order[np.flatnonzero(np.diff(each.receiver[order], append=-1))]
+        clocks = clocks.copy()
+        clocks[:, SOFTWARE] += (each.sent + each.taken) * further
+        own = clocks.sum(axis=1)[each.receiver[last]]
+        is_later = arrivals[last].sum(axis=1) > own
+        clocks[each.receiver[last[is_later]]] = arrivals[last[is_later]]
+        return clocks
+
+
+def _round(pairs: object, speeds: dict[tuple[int, int], np.ndarray], agents: int) -> _Round:
+    """Of messages from and to; everyone sends, and takes, in ascending order of the other's number."""
+    pairs = np.array(pairs, dtype=int).reshape(-1, 2)
+    pairs = pairs[np.lexsort((pairs[:, 0], pairs[:, 1]))]
+    sender, receiver = pairs.T
+    link, latency, bandwidth = np.array([speeds[pair] for pair in map(tuple, pairs)]).reshape(-1, 3).T
+    by_sender = np.lexsort((receiver, sender))
+    before = np.empty(len(pairs), dtype=int)
+    before[by_sender] = _places(sender[by_sender])
+    after = _places(receiver[::-1])[::-1]
+    sent, taken = (np.maximum(0, np.bincount(ends, minlength=agents) - 1) for ends in (sender, receiver))
+    return _Round(sender, receiver, before, after, link.astype(int), sent, taken, latency, bandwidth)
+
+
+def _places(groups: np.ndarray) -> np.ndarray:
+    """Of every entry, the number of equal ones right before it."""
+    starts = np.flatnonzero(np.diff(groups, prepend=-1))
+    return np.arange(len(groups)) - np.repeat(starts, np.diff(starts, append=len(groups)))
+
+
+def _latest(clocks: np.ndarray) -> np.ndarray:
+    return clocks[np.argmax(clocks.sum(axis=1))]

@@ -1,0 +1,170 @@
+"""What an iteration of a sampler asks of its network: read off the sampler itself, as the runtimes do.
+
+The sampler is traced on a stand-in of the model's dimension, which says what its messages carry, and moved once on a
+small one, which says how often it sends them. Where that hangs on the posterior, in NUTS, how many gradients a draw
+takes is an argument.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..network import Network
+from ..posterior import Layout, Posterior, stack_shards
+from ..posterior.view import View
+from ..runtimes.engine import BUFFER_BYTES, BUFFER_DRAWS, NOISE_BYTES, NOISE_ITERATIONS, trace
+from ..runtimes.lanes import Exchange
+from ..runtimes.loop import Inputs, Model, move_all, noise_of, start_all
+from ..runtimes.simulate import chain_keys, lane_inputs, lane_link
+from ..runtimes.traffic import Kind, price
+from ..samplers import NUTS, OneShot, Sampler
+
+FLOAT = np.dtype(np.float32).itemsize
+SMALL = 2  # parameters of the stand-in that is moved
+WARM_UP = 1000  # iterations, where a sampler tunes itself
+LATE = 999_999_999  # an iteration after any warm-up, and none of dmala's thousandth
+TINY = 1e-3  # a step with which NUTS makes all the doublings that it may
+
+
+class Asked(NamedTuple):
+    """A collective, how often an iteration has it, and the bytes of a message, all chains in it."""
+
+    kind: Kind
+    times: float
+    message_bytes: int
+
+
+@dataclass(frozen=True)
+class Demand:
+    """One iteration of all chains.
+
+    Attributes:
+      collectives: in their order.
+      evaluations: of each agent's own log density and gradient.
+      draw_bytes, noise_bytes: what an agent draws, and the random numbers that it takes.
+    """
+
+    collectives: tuple[Asked, ...]
+    evaluations: float
+    draw_bytes: int
+    noise_bytes: int
+
+    @property
+    def draws_of_a_chunk(self) -> int:
+        """For which the compiled loop has room."""
+        return max(1, min(BUFFER_DRAWS, BUFFER_BYTES // self.draw_bytes))
+
+    @property
+    def room_of_a_chunk(self) -> int:
+        """Bytes of it, filled anew for every chunk however few draws it has."""
+        return self.draws_of_a_chunk * self.draw_bytes
+
+    @property
+    def noise_of_a_chunk(self) -> int:
+        """Bytes of random numbers, drawn for a block of iterations at a time."""
+        return max(1, min(NOISE_ITERATIONS, NOISE_BYTES // max(1, self.noise_bytes))) * self.noise_bytes
+
+    def traffic(self, network: Network) -> tuple[float, float, float]:
+        """Rounds, messages and bytes of all agents, as the `simulate` runtime counts them."""
+        rounds, messages, size = 0.0, 0.0, 0.0
+        for kind, times, message_bytes in self.collectives:
+            of_one, sent = price(network, kind)
+            rounds, messages = rounds + times * of_one, messages + times * sent
+            size += times * sent * message_bytes
+        return rounds, messages, size
+
+    def gossiping(self, rounds: int) -> Demand:
+        """With so many rounds in every averaging, where it has one."""
+        return replace(
+            self,
+            collectives=tuple(
+                each._replace(times=each.times * rounds) if each.kind == "gossip" else each for each in self.collectives
+            ),
+        )
+
+
+def demand_of(
+    sampler: Sampler, network: Network, dimension: int, chains: int = 1, evaluations: float | None = None
+) -> Demand:
+    """Of `sampler` on `network`, for a model of `dimension` float32 parameters.
+
+    Args:
+      evaluations: gradients of a draw, for NUTS: as many as the longest of the chains takes.
+    """
+    if isinstance(sampler, OneShot) or sampler.name == "centralized_hmc":
+        raise ValueError(f"{sampler.name} has no rounds to plan. Use nuts, hmc, mala or dmala.")
+    if not isinstance(sampler, NUTS):
+        counted = _moved(sampler, network)
+        return _of(sampler, network, dimension, chains, counted.times, counted.evaluations)
+    if evaluations is None:
+        raise ValueError("nuts takes as many gradients a draw as its posterior makes it. Say how many: evaluations=15.")
+    # With tiny steps no trajectory turns back: one of k doublings has 2^k - 1 steps.
+    short, longer = (_moved(replace(sampler, step_size=TINY, max_num_doublings=k), network) for k in (1, 2))
+    slope = (longer.times - short.times) / (longer.evaluations - short.evaluations)
+    times = short.times + slope * (evaluations - short.evaluations)
+    return _of(sampler, network, dimension, chains, times, evaluations)
+
+
+def _of(
+    sampler: Sampler, network: Network, dimension: int, chains: int, times: np.ndarray, evaluations: float
+) -> Demand:
+    exchanges: list[Exchange] = []
+    traced = trace(*_stand_in(sampler, network, dimension)[:3], lambda _: None, exchanges.extend)
+    noise = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(traced.noise))
+    asked = [
+        Asked(exchange.kind, float(count), chains * exchange.message_bytes)
+        for exchange, count in zip(exchanges, times, strict=True)
+        if count > 0
+    ]
+    lanes = 1 if sampler.common_noise else network.size
+    return Demand(tuple(asked), float(evaluations), chains * dimension * FLOAT, chains * noise // lanes)
+
+
+class Moved(NamedTuple):
+    """How often an iteration had each collective, and evaluated an agent's log density."""
+
+    times: np.ndarray
+    evaluations: float
+
+
+def _moved(sampler: Sampler, network: Network) -> Moved:
+    """One iteration, late in a run."""
+    model, inputs, positions, calls = _stand_in(sampler, network, SMALL)
+    state = jax.jit(partial(start_all, model))(inputs, positions)._replace(iteration=jnp.int32(LATE))
+    noise = jax.tree.map(lambda leaf: leaf[0], noise_of(model, inputs, jnp.int32(0), 1))
+    calls.clear()
+    move = jax.jit(partial(move_all, model)).lower(inputs, noise, state)
+    evaluations = float(len(calls))
+    _, info, counts = move.compile()(inputs, noise, state)
+    if "num_integration_steps" in info._fields:  # inside of loops, calls are traced and not counted
+        evaluations = float(np.asarray(info.num_integration_steps).max())
+    return Moved(np.asarray(counts[0], dtype=float), evaluations)
+
+
+def _stand_in(sampler: Sampler, network: Network, dimension: int) -> tuple[Model, Inputs, jax.Array, list[None]]:
+    """A standard normal whose examples say nothing, to be traced or moved; and a list with an entry for every time
+    that an agent's log density has been traced.
+    """
+    calls: list[None] = []
+
+    def log_likelihood(w: jax.Array, batch: jax.Array) -> jax.Array:
+        calls.append(None)
+        return 0.0 * batch * w[0]
+
+    posterior = Posterior(lambda w: -0.5 * w @ w, log_likelihood)
+    layout = Layout.of(jnp.zeros(dimension, np.float32))
+    shards = stack_shards([np.zeros(1, np.float32)] * network.size, network.size)
+    with warnings.catch_warnings(action="ignore"):  # of few rounds: they are the user's to choose, and to pay for
+        resolved = sampler.resolve(network, dimension, WARM_UP)
+    inputs = lane_inputs(network, resolved, shards, chain_keys(jax.random.key(0), 1))
+    one_copy = resolved.replicated
+    model = Model(posterior, layout, lane_link(one_copy), one_copy, View.of(layout), None, None)
+    return model, inputs, jnp.zeros((1, dimension), np.float32), calls

@@ -1,0 +1,143 @@
+"""How slow the links of a network are: one number for all of them, or a file with a line for each."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ..network import Network
+
+SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6}  # the sign of micro has two codes
+BITS = {"bit": 1.0, "b": 8.0}  # a byte is written B
+PREFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
+COLUMNS = ("from", "to", "latency", "bandwidth")
+NUMBER = r"\s*(\d+(?:\.\d*)?|\.\d+)\s*"
+
+
+def seconds(what: str, text: str) -> float:
+    """Of "20ms", "0.5 s" or "300us".
+
+    Args:
+      what: is written so, "--latency", for the message where it is not.
+    """
+    found = re.fullmatch(rf"{NUMBER}({'|'.join(SECONDS)})?\s*", text)
+    if found is None:
+        raise ValueError(f'{what} "{text}" is no time. Write {_example(what, "20ms")}; s, ms and us are known.')
+    number, unit = float(found[1]), found[2]
+    if unit is None and number > 0:
+        raise ValueError(f'{what} "{text}" has no unit. Write {_example(what, f"{text.strip()}ms")}.')
+    return number * SECONDS[unit or "s"]
+
+
+def bits_per_second(what: str, text: str) -> float:
+    """Of "50Mbit/s", "1 Gbit/s" or, in bytes, "10MB/s"; `what` as of `seconds`."""
+    found = re.fullmatch(rf"{NUMBER}(?:([kKMG]?)(bit|B)(?:/s|ps)?)?\s*", text)
+    if found is None:
+        raise ValueError(
+            f'{what} "{text}" is no bandwidth. Write {_example(what, "50Mbit/s")}; kbit, Mbit and Gbit are known, and '
+            f"kB, MB and GB for bytes."
+        )
+    if found[3] is None:
+        raise ValueError(f'{what} "{text}" has no unit. Write {_example(what, f"{text.strip()}Mbit/s")}.')
+    rate = float(found[1]) * PREFIXES[found[2].lower()] * BITS[found[3].lower()]
+    if rate <= 0:
+        raise ValueError(f'{what} "{text}": over such a link nothing arrives. Write {_example(what, "50Mbit/s")}.')
+    return rate
+
+
+def _example(what: str, text: str) -> str:
+    return f"{what} {text}" if what.startswith("--") else text
+
+
+@dataclass(frozen=True)
+class Links:
+    """What the links of a network are like, edge by edge as `network.edges` has them; both directions alike.
+
+    Attributes:
+      latency: seconds from one end to the other, one way.
+      bandwidth: bits per second that a link lets through each way. A link's own: an agent has all of its links' at
+        once.
+    """
+
+    latency: np.ndarray
+    bandwidth: np.ndarray
+
+    @classmethod
+    def alike(cls, network: Network, latency: float, bandwidth: float) -> Links:
+        edges = len(network.edges)
+        return cls(np.full(edges, latency), np.full(edges, bandwidth))
+
+    @property
+    def slowest(self) -> tuple[float, float]:
+        """The longest latency and the least bandwidth of any link."""
+        if not self.latency.size:  # one agent
+            return 0.0, np.inf
+        return float(self.latency.max()), float(self.bandwidth.min())
+
+    @property
+    def are_alike(self) -> bool:
+        return bool((self.latency == self.latency[:1]).all() and (self.bandwidth == self.bandwidth[:1]).all())
+
+    def __str__(self) -> str:
+        latency, bandwidth = self.slowest
+        text = f"{1e3 * latency:g} ms and {bandwidth / 1e6:g} Mbit/s"
+        return text if self.are_alike else f"{text} at worst"
+
+
+def read_links(path: Path, network: Network, latency: float | None, bandwidth: float | None) -> Links:
+    """From a table with the columns from, to, latency, bandwidth: agents by their numbers, a line for each link.
+
+    Args:
+      latency, bandwidth: of the links and cells that the table leaves out; None: it may leave out none.
+    """
+    found: dict[tuple[int, int], tuple[float, float]] = {}
+    with path.open(newline="", encoding="utf-8") as file:
+        table = csv.DictReader(file, skipinitialspace=True)
+        if tuple(table.fieldnames or ()) != COLUMNS:
+            raise ValueError(
+                f"{path}: the first line must be {','.join(COLUMNS)}. Then a line for each link: 0,1,20ms,50Mbit/s"
+            )
+        edges = set(network.edges)
+        for row in table:
+            place = f"{path}, line {table.line_num}"
+            edge = _edge(place, row, network, edges)
+            if edge in found:
+                raise ValueError(f"{place}: the link between {edge[0]} and {edge[1]} is there twice. Delete one line.")
+            found[edge] = (
+                _cell(place, row, "latency", latency, seconds),
+                _cell(place, row, "bandwidth", bandwidth, bits_per_second),
+            )
+    for i, j in network.edges:
+        if (i, j) not in found and (latency is None or bandwidth is None):
+            raise ValueError(
+                f"{path} has no line for the link between {i} and {j}. Write {i},{j},20ms,50Mbit/s there, or give "
+                f"--latency and --bandwidth for all that are not in it."
+            )
+    pairs = np.array([found.get(edge, (latency, bandwidth)) for edge in network.edges], dtype=float).reshape(-1, 2)
+    return Links(pairs[:, 0], pairs[:, 1])
+
+
+def _edge(place: str, row: dict[str, str], network: Network, edges: set[tuple[int, int]]) -> tuple[int, int]:
+    try:
+        i, j = sorted(int(row[end]) for end in ("from", "to"))
+    except (ValueError, TypeError):
+        raise ValueError(f"{place}: from and to are the agents' numbers, 0 to {network.size - 1}.") from None
+    if (i, j) not in edges:
+        raise ValueError(f"{place}: {network.name} has no link between {i} and {j}. Delete the line.")
+    return i, j
+
+
+def _cell(
+    place: str, row: dict[str, str], column: str, default: float | None, read: Callable[[str, str], float]
+) -> float:
+    text = (row[column] or "").strip()
+    if text:
+        return read(f"{place}: {column}", text)
+    if default is None:
+        raise ValueError(f"{place}: {column} is missing. Write it there, or give --{column} for all that lack it.")
+    return default

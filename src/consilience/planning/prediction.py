@@ -1,0 +1,179 @@
+"""What a run by peers will take: time per draw, what it goes into, what is sent, and the best way to agree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..network import Network
+from ..network.plan import GOSSIP
+from ..runtimes.engine import CHUNK_SECONDS
+from ..runtimes.peers.wire import HEADER
+from ..runtimes.traffic import price
+from ..samplers import DMALA, Sampler
+from .cost import COMPUTE, MEASURED, PARTS, Constants, Cost, Roads
+from .demand import Asked, Demand, demand_of
+from .links import Links
+
+# What agents agree on before a chunk of draws, and count after it: `Segment.pieces`.
+BETWEEN_CHUNKS = (Asked("flood", 1, 32), Asked("tree pass", 2, 24))
+SAME_BITS = "same bits everywhere"
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to agree, and what it takes on these links: until the last agent has the result."""
+
+    purpose: str
+    method: str
+    rounds: int
+    seconds: float
+    megabytes_per_agent: float
+    is_best: bool
+    note: str
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Of one draw of all chains.
+
+    Attributes:
+      seconds: per draw.
+      shares: of the seconds, by what they go into: latency, bandwidth, compute, software.
+      rounds, messages: of all that is sent for a draw, what agents agree on between chunks of draws included.
+      megabytes_per_agent: that an agent sends for a draw, on average; `most_megabytes` of the busiest.
+      draws_at_once: between two agreements.
+      seconds_per_effective_draw: None where nobody said how many draws are worth one.
+    """
+
+    seconds: float
+    shares: dict[str, float]
+    rounds: float
+    messages: float
+    megabytes_per_agent: float
+    most_megabytes: float
+    evaluations: float
+    draws_at_once: int
+    seconds_per_effective_draw: float | None
+    methods: tuple[Method, ...]
+
+    @property
+    def bottleneck(self) -> str:
+        return max(self.shares, key=self.shares.__getitem__)
+
+
+def predict(
+    network: Network,
+    links: Links,
+    sampler: Sampler,
+    dimension: int,
+    *,
+    chains: int = 1,
+    gradient_seconds: float = 0.0,
+    evaluations: float | None = None,
+    ess_per_draw: float | None = None,
+    chunk_seconds: float | None = None,
+    constants: Constants = MEASURED,
+) -> Prediction:
+    """Of a run by peers, after its warm-up.
+
+    Args:
+      dimension: of the model's float32 parameters.
+      gradient_seconds: of an agent's own log density and gradient, for all chains.
+      evaluations: gradients of a draw, for NUTS.
+      ess_per_draw: effective draws in a draw of one chain.
+      chunk_seconds: an agent's work for a chunk besides its draws; None: by the constants.
+    """
+    demand = demand_of(sampler, network, dimension, chains, evaluations)
+    roads = Roads(network, links, constants)
+    agreement = roads.alone(*BETWEEN_CHUNKS)
+    own = constants.chunk(demand) if chunk_seconds is None else chunk_seconds
+    iteration, most = roads.iteration(demand, gradient_seconds), demand.draws_of_a_chunk
+    cost, at_once = per_draw(iteration, agreement, own, most)
+    if at_once == 1:  # then nothing long is sent between two draws, for so long
+        iteration = roads.iteration(demand, gradient_seconds, quiet_seconds=agreement.seconds + own)
+        cost, at_once = per_draw(iteration, agreement, own, most)
+    sent = replace(
+        demand,
+        collectives=(*demand.collectives, *(each._replace(times=each.times / at_once) for each in BETWEEN_CHUNKS)),
+    )
+    rounds, messages, _ = sent.traffic(network)
+    by_agent = _sent_by_agent(network, sent)
+    seconds = cost.seconds
+    return Prediction(
+        seconds=seconds,
+        shares={
+            part: float(value) / seconds if seconds else 0.0 for part, value in zip(PARTS, cost.parts, strict=True)
+        },
+        rounds=rounds,
+        messages=messages,
+        megabytes_per_agent=float(by_agent.mean()) / 1e6,
+        most_megabytes=float(by_agent.max()) / 1e6,
+        evaluations=demand.evaluations,
+        draws_at_once=at_once,
+        seconds_per_effective_draw=None if ess_per_draw is None else seconds / (chains * ess_per_draw),
+        methods=tuple(_methods(network, roads, sampler, demand)),
+    )
+
+
+def per_draw(iteration: Cost, agreement: Cost, chunk_seconds: float, most: int) -> tuple[Cost, int]:
+    """A draw and its part of what happens once in a chunk; and how many draws a chunk has.
+
+    Args:
+      agreement: on a chunk.
+      chunk_seconds: of an agent's own work for one.
+      most: draws that there is room for.
+    """
+    pace = iteration.seconds
+    at_once = most if pace == 0 else max(1, min(most, int((CHUNK_SECONDS - chunk_seconds) / pace)))
+    own = np.zeros(len(PARTS))
+    own[COMPUTE] = chunk_seconds
+    return Cost(iteration.parts + (agreement.parts + own) / at_once), at_once
+
+
+def _sent_by_agent(network: Network, demand: Demand) -> np.ndarray:
+    """Bytes, headers included."""
+    found = np.zeros(network.size)
+    if network.size == 1:
+        return found
+    tree = network.tree
+    children = np.bincount([parent for parent in tree.parent if parent >= 0], minlength=network.size)
+    passes = (np.arange(network.size) != tree.root).astype(float) + children  # one up, one down
+    for kind, times, size in demand.collectives:
+        each = passes / 2 if kind == "tree pass" else network.degrees * price(network, kind)[0]
+        found += times * each * (size + HEADER.size)
+    return found
+
+
+def _methods(network: Network, roads: Roads, sampler: Sampler, demand: Demand) -> list[Method]:
+    """For each of what the sampler has to agree on: the ways to do it, the one to take first."""
+    if network.size == 1:
+        return []
+    known = {row.method: row.rounds for row in network.plan().rows}
+    sums = [each.message_bytes for each in demand.collectives if each.kind == "tree pass" and each.times >= 2]
+    averages = [each.message_bytes for each in demand.collectives if each.kind == "gossip"]
+    floods = [each.message_bytes for each in demand.collectives if each.kind == "flood"]
+    found: list[Method] = []
+
+    def add(purpose: str, size: int, notes: dict[str, str], exact: bool = False) -> None:
+        ways = []
+        for method, note in notes.items():
+            rounds = network.tree.rounds if method == "tree" else known[method]
+            asked = Asked("tree pass", 2, size) if method == "tree" else Asked("gossip", rounds, size)
+            sent = _sent_by_agent(network, replace(demand, collectives=(asked,))).mean() / 1e6
+            ways.append(Method(purpose, method, rounds, roads.alone(asked).seconds, float(sent), False, note))
+        best = ways[0] if exact else min(ways, key=lambda way: way.seconds)
+        found.extend(sorted((replace(way, is_best=way is best) for way in ways), key=lambda way: not way.is_best))
+
+    if sampler.replicated:
+        inexact = "not the same bits"
+        notes = {"tree": SAME_BITS, "finite-time": inexact, "chebyshev": inexact}
+        there = {method: note for method, note in notes.items() if method in known}
+        add("sum of gradients", max(sums), there, exact=True)
+    elif isinstance(sampler, DMALA):
+        chosen = GOSSIP if GOSSIP in known else "finite-time"
+        add("average of a vector", max(averages), {chosen: "what dmala does", "tree": "exact: what mala does"})
+    if floods:
+        add("decision", max(floods), {"flooding": "nothing is rounded", "tree": SAME_BITS})
+    return found

@@ -1,0 +1,146 @@
+"""Networks by family and size, in closed form: a million agents, and no graph built.
+
+| family | neighbours d | depth of the tree | diameter | β with Metropolis weights |
+|---|---|---|---|---|
+| ring | 2 | ⌊m/2⌋ | ⌊m/2⌋ | (1 + 2 cos(2π/m))/3 |
+| path | 2 | ⌊m/2⌋ | m - 1 | (1 + 2 cos(π/m))/3 |
+| star | m - 1 | 1 | 2 | 1 - 1/m |
+| torus, r × r | 4 | 2⌊r/2⌋ | 2⌊r/2⌋ | (3 + 2 cos(2π/r))/5 |
+| hypercube, 2^k | k | k | k | (k - 1)/(k + 1) |
+| exponential, 2^k | 2k - 1 | ⌈k/2⌉ | ⌈k/2⌉ | 1 - 4/(d + 1) |
+| complete | m - 1 | 1 | 1 | 0 |
+
+Sizes are powers of four, from 16 on, which all families have.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..network import averaging, network_from_spec
+from ..network.polynomial import chebyshev_rounds
+from .cost import BANDWIDTH, COMPUTE, LATENCY, MEASURED, PARTS, SOFTWARE, Constants, Cost, bytes_on_the_wire
+from .demand import Asked, Demand
+from .prediction import BETWEEN_CHUNKS, per_draw
+
+SIZES = tuple(4**k for k in range(2, 11))  # 16 to about a million
+BUILT = 2048  # agents, up to which the library looks for the best average; above, it takes Chebyshev's
+
+
+@dataclass(frozen=True)
+class Size:
+    """A network of a family.
+
+    Attributes:
+      degree: neighbours of the agent that has most.
+      ends: those of the two ends of the busiest link, added up.
+      children: of the spanning tree's root.
+      beta: the factor by which one round shrinks disagreement, at worst.
+      spec: how the network is written, "ring:16".
+    """
+
+    agents: int
+    degree: int
+    ends: int
+    children: int
+    depth: int
+    diameter: int
+    beta: float
+    spec: str
+
+    @property
+    def averaging_rounds(self) -> int:
+        """Of `cs.dmala`, as it chooses them."""
+        if self.beta > 0 and self.agents <= BUILT:
+            return averaging(network_from_spec(self.spec)).rounds
+        return chebyshev_rounds(self.beta)
+
+
+def _ring(m: int) -> Size:
+    return Size(m, 2, 4, 2, m // 2, m // 2, (1 + 2 * math.cos(2 * math.pi / m)) / 3, f"ring:{m}")
+
+
+def _path(m: int) -> Size:
+    return Size(m, 2, 4, 2, m // 2, m - 1, (1 + 2 * math.cos(math.pi / m)) / 3, f"path:{m}")
+
+
+def _star(m: int) -> Size:
+    return Size(m, m - 1, m, m - 1, 1, 2, 1 - 1 / m, f"star:{m}")
+
+
+def _torus(m: int) -> Size:
+    side = math.isqrt(m)
+    across = 2 * (side // 2)
+    return Size(m, 4, 8, 4, across, across, (3 + 2 * math.cos(2 * math.pi / side)) / 5, f"torus:{side}x{side}")
+
+
+def _hypercube(m: int) -> Size:
+    k = m.bit_length() - 1
+    return Size(m, k, 2 * k, k, k, k, (k - 1) / (k + 1), f"hypercube:{k}")
+
+
+def _exponential(m: int) -> Size:
+    k = m.bit_length() - 1
+    degree, across = 2 * k - 1, -(-k // 2)
+    return Size(m, degree, 2 * degree, degree, across, across, 1 - 4 / (degree + 1), f"exponential:{m}")
+
+
+def _complete(m: int) -> Size:
+    return Size(m, m - 1, 2 * (m - 1), m - 1, 1, 1, 0.0, f"complete:{m}")
+
+
+FAMILIES: dict[str, Callable[[int], Size]] = {
+    "path": _path,
+    "ring": _ring,
+    "torus": _torus,
+    "star": _star,
+    "complete": _complete,
+    "hypercube": _hypercube,
+    "exponential": _exponential,
+}
+
+
+def predict_size(
+    size: Size,
+    demand: Demand,
+    latency: float,
+    bandwidth: float,
+    gradient_seconds: float = 0.0,
+    constants: Constants = MEASURED,
+) -> Cost:
+    """Of a draw on a network of a family whose links are alike.
+
+    A pass over the tree is `depth` messages after each other, and gossip one to and from each neighbour. What an agent
+    takes and sends besides delays it by as much as is not done while messages travel: the root has each child twice in
+    two passes, and half of that is while messages travel; in gossip, a message and its answer wait once for all that
+    the two ends of their link have to do. TCP's windows are open.
+
+    Args:
+      demand: of an iteration, with the rounds of the averages on this network.
+    """
+
+    def messages(asked: Asked, count: float, besides: float, handled: float) -> np.ndarray:
+        """`count` after each other; `besides` that the last one waits for, of those that one agent has `handled`."""
+        parts, further = np.zeros(len(PARTS)), constants.further(asked.message_bytes)
+        parts[LATENCY] = count * latency
+        parts[BANDWIDTH] = count * 8 * bytes_on_the_wire(asked.message_bytes) / bandwidth
+        parts[SOFTWARE] = count * constants.alone(asked.message_bytes)
+        parts[SOFTWARE] += max(besides * further, handled * further - parts.sum())
+        return parts
+
+    def collective(asked: Asked) -> np.ndarray:
+        if asked.kind == "tree pass":
+            once = messages(asked, size.depth, (size.children - 1) / 2, size.children - 1)
+            return asked.times * once
+        once = messages(asked, 1, (size.ends - 2) / 2, 2 * (size.degree - 1))
+        return asked.times * (size.diameter if asked.kind == "flood" else 1) * once
+
+    iteration = sum(map(collective, demand.collectives), np.zeros(len(PARTS)))
+    iteration[COMPUTE] += demand.evaluations * gradient_seconds
+    agreement = sum(map(collective, BETWEEN_CHUNKS), np.zeros(len(PARTS)))
+    chunk = constants.chunk(demand)
+    return per_draw(Cost(iteration), Cost(agreement), chunk, demand.draws_of_a_chunk)[0]

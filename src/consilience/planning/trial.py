@@ -1,0 +1,60 @@
+"""What a run that has been made knows of those to come: the model's size, the sampler, gradients, effective draws."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..results import Run
+
+STEPS = "num_integration_steps"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A run, as far as plans are concerned.
+
+    Attributes:
+      sampler: its name and settings, as a run's file has them.
+      evaluations: gradients of a draw, those of the longest chain, on average; None where the sampler does not say.
+      ess_per_draw: effective draws of the slowest parameter, in the bulk, in an iteration of one chain; None where too
+        few draws are there to tell.
+    """
+
+    dimension: int
+    chains: int
+    sampler: dict[str, Any]
+    evaluations: float | None
+    ess_per_draw: float | None
+
+
+def trial_of(run: Run) -> Trial:
+    """Of a run that was loaded from its folder."""
+    assert run.parameters is not None
+    steps = np.asarray(run.raw_stats[STEPS]) if STEPS in run.raw_stats else None
+    effective = run.summary().columns["ess_bulk"]
+    known = effective[np.isfinite(effective)]
+    return Trial(
+        dimension=run.parameters.dimension,
+        chains=run.num_chains,
+        sampler={"name": run.sampler.name, **_settings(run.facts["sampler"])},
+        evaluations=None if steps is None else float(steps.max(axis=(1, 2)).mean()),
+        ess_per_draw=float(known.min()) / (run.num_draws * run.thin * run.num_chains) if known.size else None,
+    )
+
+
+def _settings(text: str) -> dict[str, Any]:
+    """Of a sampler as its folder has it, "HMC(step_size=0.1, ...)". Arrays change no message, and are left out."""
+    written = ast.parse(text, mode="eval").body
+    found = {}
+    for keyword in written.keywords if isinstance(written, ast.Call) else []:
+        try:
+            value = ast.literal_eval(keyword.value)
+        except ValueError:
+            continue
+        if keyword.arg is not None and value is not None:
+            found[keyword.arg] = value
+    return found

@@ -1,0 +1,49 @@
+"""Closed forms against networks that are built."""
+
+import pytest
+
+import consilience as cs
+from consilience.network import averaging, network_from_spec
+from consilience.planning import Constants, Links, Roads, demand_of
+from consilience.planning.prediction import BETWEEN_CHUNKS, per_draw
+from consilience.planning.sizes import FAMILIES, SIZES, predict_size
+
+
+@pytest.mark.parametrize("agents", [16, 64, 256])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_closed_forms_are_those_of_the_network(family, agents):
+    size = FAMILIES[family](agents)
+    network = network_from_spec(size.spec)
+    tree = network.tree
+    assert network.size == size.agents == agents
+    assert (tree.depth, len(tree.children(tree.root))) == (size.depth, size.children)
+    assert network.diameter == size.diameter
+    assert network.degrees.max() == size.degree
+    assert max(network.degrees[i] + network.degrees[j] for i, j in network.edges) == size.ends
+    assert network.beta == pytest.approx(size.beta, abs=1e-9)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_rounds_of_an_average_are_the_library_s(family):
+    assert FAMILIES[family](64).averaging_rounds == averaging(network_from_spec(FAMILIES[family](64).spec)).rounds
+
+
+def test_the_largest_has_a_million_agents():
+    assert SIZES[-1] > 1e6
+    assert FAMILIES["ring"](SIZES[-1]).averaging_rounds > SIZES[-1] / 2
+
+
+@pytest.mark.parametrize("sampler", [cs.mala(), cs.dmala()], ids=lambda sampler: sampler.name)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_draw_costs_what_it_does_agent_by_agent(family, sampler):
+    """Nearly: agents below the root have children, too. Messages are too short to wait for TCP."""
+    latency, bandwidth, gradient = 0.005, 20e6, 1e-3
+    constants = Constants(hop=5e-4, hop_byte=2e-9, message=1e-4, message_byte=2e-9, room_byte=1e-10, noise_byte=3e-9)
+    size = FAMILIES[family](64)
+    network = network_from_spec(size.spec)
+    demand = demand_of(sampler, network, 1000)
+    roads = Roads(network, Links.alike(network, latency, bandwidth), constants)
+    iteration, agreement = roads.iteration(demand, gradient), roads.alone(*BETWEEN_CHUNKS)
+    exact, _ = per_draw(iteration, agreement, constants.chunk(demand), demand.draws_of_a_chunk)
+    closed = predict_size(size, demand, latency, bandwidth, gradient, constants)
+    assert closed.seconds == pytest.approx(exact.seconds, rel=0.1)

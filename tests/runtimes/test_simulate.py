@@ -266,7 +266,7 @@ def test_the_device_holds_a_bounded_number_of_draws():
     run = simulate.Simulation(wide, layout, shards, RING, sampler, jnp.zeros((2, 200_000)), jax.random.key(0))
     draw_bytes = 2 * 5 * 200_000 * 4
     assert run.program.buffer * draw_bytes <= engine.BUFFER_BYTES
-    assert run.program.block * draw_bytes <= engine.NOISE_BYTES_ON_CPU
+    assert draw_bytes > engine.NOISE_BYTES_ON_CPU and run.program.block == 1
     sizes = [len(chunk.positions) for chunk in run.draws(10)]
     assert sum(sizes) == 10
     assert max(sizes) <= run.program.buffer

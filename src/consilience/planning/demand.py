@@ -20,7 +20,7 @@ import numpy as np
 from ..network import Network
 from ..posterior import Layout, Posterior, stack_shards
 from ..posterior.view import View
-from ..runtimes.engine import BUFFER_BYTES, BUFFER_DRAWS, NOISE_BYTES, NOISE_ITERATIONS, trace
+from ..runtimes.engine import draws_at_once, noise_at_once, trace
 from ..runtimes.lanes import Exchange
 from ..runtimes.loop import Inputs, Model, move_all, noise_of, start_all
 from ..runtimes.simulate import chain_keys, lane_inputs, lane_link
@@ -60,7 +60,7 @@ class Demand:
     @property
     def draws_of_a_chunk(self) -> int:
         """For which the compiled loop has room."""
-        return max(1, min(BUFFER_DRAWS, BUFFER_BYTES // self.draw_bytes))
+        return draws_at_once(self.draw_bytes)
 
     @property
     def room_of_a_chunk(self) -> int:
@@ -70,7 +70,7 @@ class Demand:
     @property
     def noise_of_a_chunk(self) -> int:
         """Bytes of random numbers, drawn for a block of iterations at a time."""
-        return max(1, min(NOISE_ITERATIONS, NOISE_BYTES // max(1, self.noise_bytes))) * self.noise_bytes
+        return noise_at_once(self.noise_bytes) * self.noise_bytes
 
     def traffic(self, network: Network) -> tuple[float, float, float]:
         """Rounds, messages and bytes of all agents, as the `simulate` runtime counts them."""

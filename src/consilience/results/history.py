@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,15 +16,15 @@ import numpy as np
 from ..network import Network
 from .files import make_folder, sync_folder
 from .progress import Progress
-from .store import CHECKPOINT, DRAWS, RUN, Store, read_checkpoint
+from .store import CHECKPOINT, DRAWS, RUN, AgreedStore, read_checkpoint
 
 CHECKPOINTS = "checkpoints"
 FORGOTTEN = "forgotten"  # says that some have been dropped
 ATTEMPT = "attempt"  # in a checkpoint: how often agents that were out of step have started anew
 
 
-class HistoryStore(Store):
-    """A store whose agent may have to go back. It saves when it is told to, since all must do so at once."""
+class HistoryStore(AgreedStore):
+    """A store whose agent may have to go back."""
 
     @property
     def thin(self) -> int:
@@ -47,16 +46,6 @@ class HistoryStore(Store):
         """The iterations that it can go back to: to the start as long as no checkpoint has been dropped."""
         start = () if (self.folder / CHECKPOINTS / FORGOTTEN).exists() else (0,)
         return tuple(sorted({*start, *(int(path.stem) for path in self._kept()), self.saved}))
-
-    @property
-    def is_due(self) -> bool:
-        """Whether it is time to save again, as far as this agent is concerned."""
-        return super().state(lambda: {}) is not None
-
-    def state(
-        self, snapshot: Callable[[], dict[str, np.ndarray]], at_once: bool = False
-    ) -> dict[str, np.ndarray] | None:
-        return snapshot() if at_once else None
 
     def save(self, progress: Progress, state: dict[str, np.ndarray]) -> bool:
         super().save(progress, state)

@@ -6,7 +6,6 @@ What is one for all agents, and the draws of chains that all hold alike, the fir
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,14 +16,14 @@ from ..runtimes import Chunk, Hosts
 from .files import durable_zarr, shown
 from .parts import count, drop_unfinished, newest, write_part
 from .progress import Progress
-from .store import DRAWS, RUN, Store, read_checkpoint, read_run
+from .store import DRAWS, RUN, AgreedStore, Store, read_checkpoint, read_run
 
 PATIENCE = 120  # seconds, with a host that has as much to do
 PARTS_PATIENCE = 5  # with hosts that have written as much, before progress is reported later
 POLL = 0.05
 
 
-class SharedStore(Store):
+class SharedStore(AgreedStore):
     """Args:
     hosts: that share it. Opening it is done by all of them together; all else each does in its own time.
     agents: those on this host; None where all agents hold the same draws.
@@ -70,20 +69,9 @@ class SharedStore(Store):
     def _is_writer(self) -> bool:
         return self._agents is not None or self._hosts.is_first
 
-    @property
-    def is_due(self) -> bool:
-        """Whether it is time to save again."""
-        return super().state(lambda: {}) is not None
-
     def append(self, chunk: Chunk, first: int) -> None:
         if self._is_writer:
             super().append(chunk, first)
-
-    def state(
-        self, snapshot: Callable[[], dict[str, np.ndarray]], at_once: bool = False
-    ) -> dict[str, np.ndarray] | None:
-        """All hosts save after the same iterations, so none decides by itself."""
-        return snapshot() if at_once else None
 
     def save(self, progress: Progress, state: dict[str, np.ndarray]) -> bool:
         """It is safe once the others have saved their parts too: they are about to."""

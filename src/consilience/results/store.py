@@ -204,6 +204,20 @@ class Store:
         return (self.planned, *values.shape[1:])
 
 
+class AgreedStore(Store):
+    """A store of one of several processes: all save after the same iterations, so none decides by itself when."""
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to save again, as far as this one is concerned."""
+        return super().state(lambda: {}) is not None
+
+    def state(
+        self, snapshot: Callable[[], dict[str, np.ndarray]], at_once: bool = False
+    ) -> dict[str, np.ndarray] | None:
+        return snapshot() if at_once else None
+
+
 class DiskStats(Mapping[str, np.ndarray]):
     """The sampler's figures, (draw, chain, copy), read when asked for."""
 

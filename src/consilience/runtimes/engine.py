@@ -97,7 +97,6 @@ class Engine:
         moments = traced.moments
         itemsize = model.layout.dtype.itemsize
         draw_bytes = max(math.prod(state.position.shape) * itemsize, model.view.bytes * math.prod(lanes))
-        noise_room = NOISE_BYTES_ON_CPU if jax.default_backend() == "cpu" else NOISE_BYTES
         noise_bytes = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(noise))
         found = fingerprint(*traced.code)
         self.code = found.code  # of model, sampler and what is kept
@@ -105,8 +104,8 @@ class Engine:
             jax.tree.structure(inputs),
             found.unmistakable,
             tuple(str(getattr(jax.config, name)) for name in COMPILED_FOR),
-            buffer=max(1, min(BUFFER_DRAWS, BUFFER_BYTES // draw_bytes)),
-            block=max(1, min(NOISE_ITERATIONS, noise_room // max(1, noise_bytes))),
+            buffer=draws_at_once(draw_bytes),
+            block=noise_at_once(noise_bytes),
             place=place,
         )
         self._none = moments
@@ -243,6 +242,17 @@ class Engine:
         if self._seconds_per_iteration is None:
             return FIRST_ITERATIONS
         return max(1, int(CHUNK_SECONDS / self._seconds_per_iteration))
+
+
+def draws_at_once(draw_bytes: int) -> int:
+    """For which there is room on the device."""
+    return max(1, min(BUFFER_DRAWS, BUFFER_BYTES // draw_bytes))
+
+
+def noise_at_once(noise_bytes: int) -> int:
+    """Iterations whose noise is drawn ahead, by the noise of one."""
+    room = NOISE_BYTES_ON_CPU if jax.default_backend() == "cpu" else NOISE_BYTES
+    return max(1, min(NOISE_ITERATIONS, room // max(1, noise_bytes)))
 
 
 class Traced(NamedTuple):

@@ -23,7 +23,15 @@ from .posterior.layout import RESERVED
 from .posterior.shards import form, own_shards, stack_on_host
 from .posterior.view import Keep, View, chosen
 from .results import Run
-from .results.identity import Table, causes, describe, describe_data, surroundings
+from .results.identity import (
+    Table,
+    causes,
+    describe,
+    describe_data,
+    describe_network,
+    describe_sampler,
+    surroundings,
+)
 from .results.memory import Memory
 from .results.progress import Progress
 from .results.shared import SharedStore
@@ -96,8 +104,10 @@ def sample(
 
     began = time.perf_counter()
     runtime = Simulate() if runtime is None else runtime
-    hosts, own = runtime.hosts, runtime.agents(network.size)
+    hosts = runtime.hosts
+    own = hosts.together(lambda: runtime.agents(network.size))
     _check_sharing(hosts, sampler, out)
+    _check_alike(hosts, _settings(network, sampler, length, out))
     here = hosts.together(lambda: own_shards(shards, network.size, own))
     data = _data_of_all(hosts, own, here)
     ready = hosts.together(
@@ -142,7 +152,7 @@ def sample(
         if isinstance(sampler, OneShot) and done.combined < done.drawn:
             done = _combine(sampler, sink, view, network, done)
             sink.save(done, engine.snapshot() if out else {})
-    hosts.wait()  # for the draws of the others
+        hosts.wait()  # for the draws of the others
     known: dict[str, Any] = {
         "sampler": sampler,
         "network": network,
@@ -268,18 +278,39 @@ def _draw(engine: Engine, sink: Sink, hosts: Hosts, length: Length, began: float
 def _data_of_all(hosts: Hosts, own: range, shards: Sequence[Batch]) -> Table:
     """What is recorded of all agents' data; refused where that of two hosts is not of one form."""
     found = hosts.gather({**describe_data(shards), "first": own.start, "form": form(shards[0])})
-    for host in found:
-        if host["form"] != found[0]["form"]:
-            raise ValueError(f"agent {host['first']}: its data is {host['form']}, agent 0's is {found[0]['form']}.")
+
+    def check() -> None:
+        for host in found:
+            if host["form"] != found[0]["form"]:
+                raise ValueError(f"agent {host['first']}: its data is {host['form']}, agent 0's is {found[0]['form']}.")
+
+    hosts.together(check)
     return {name: [value for host in found for value in host[name]] for name in ("rows", "fingerprints")}
 
 
 def _check_alike(hosts: Hosts, identity: Table) -> None:
     """Refuse hosts that are about to run different things."""
     first, *others = hosts.gather(identity)
-    for host, other in enumerate(others, 1):
-        if lines := causes(first, other):
-            raise ValueError(f"host {host} is here, host 0 there, and they differ:\n{lines}\nStart all hosts alike.")
+
+    def check() -> None:
+        for host, other in enumerate(others, 1):
+            if lines := causes(first, other, free=("created",)):
+                raise ValueError(
+                    f"host {host} is here, host 0 there, and they differ:\n{lines}\nStart all hosts alike."
+                )
+
+    hosts.together(check)
+
+
+def _settings(network: Network, sampler: Sampler, length: Length, out: Any) -> Table:
+    """What can be compared before anything is loaded or compiled."""
+    return {
+        "run": asdict(length),
+        "network": describe_network(network),
+        "sampler": describe_sampler(sampler),
+        "versions": surroundings(),
+        "out": out is not None,
+    }
 
 
 def _check_sharing(hosts: Hosts, sampler: Sampler, out: Any) -> None:

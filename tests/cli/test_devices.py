@@ -99,6 +99,37 @@ def test_outside_of_a_cluster(folder):
     assert process.returncode == 2 and "no cluster is known here" in errors
 
 
+def both(words, second=()):
+    """What two hosts said, and their exit codes."""
+    cluster = ["--devices", "cluster", "--coordinator", f"127.0.0.1:{free_ports(1)[0]}", "--hosts", "2", "--host"]
+    processes = [started(*words, *cluster, "0"), started(*words, *second, *cluster, "1")]
+    try:
+        return [(*process.communicate(timeout=120), process.returncode) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+
+
+def test_what_only_the_first_host_can_refuse_ends_both(folder):
+    assert command("--out", "there").exit_code == 0
+    (_, first, one), (_, second, two) = both(["--out", "there"])
+    assert (one, two) == (2, 2)
+    assert "already holds a run" in first and "host 0 refuses" in second
+
+
+def test_an_error_of_one_host_ends_both(folder):
+    (folder / "failing.py").write_text(
+        "from consilience.results import parts, shared\n"
+        "def full(*_): raise OSError(28, 'No space left on device')\n"
+        "shared.write_part = full\n" + MODEL.replace("def load():", "def load_failing():")
+    )
+    failing = ["--set", 'data.loader="failing:load_failing"']
+    (_, first, one), (_, second, two) = both(["--out", "run", "--set", "run.num_samples=100000"], failing)
+    assert one == 1 and two != 0, (first, second)
+    assert "No space left on device" in second and "another one has gone" in first
+
+
 def test_two_hosts_of_which_one_dies(folder):
     def words(draws):
         port = free_ports(1)[0]

@@ -1,4 +1,4 @@
-"""Several processes share a run over `jax.distributed`: one chain, one folder, and a death costs a chunk at most."""
+"""Several processes share a run over `jax.distributed`: one chain, one folder, and no draw is lost by a death."""
 
 import json
 import subprocess
@@ -79,7 +79,7 @@ def test_every_host_loads_the_data_of_its_own_agents_and_has_all_draws_at_the_en
     assert "drawn" in said[0][1] and "drawn" not in said[1][1]  # one bar
 
 
-def test_a_killed_host_costs_a_chunk_at_most(shared, tmp_path):
+def test_a_killed_host_costs_nothing_that_was_reported(shared, tmp_path):
     name, undisturbed, _ = shared
     victim = 0 if name == "nuts" else 1
     out = tmp_path / "run"
@@ -117,9 +117,10 @@ def test_a_run_goes_on_with_other_hosts(shared, tmp_path):
         ([{"fault": "nan"}] * 2, "agent 4: x has NaN in 1 of 14 rows"),
         ([{"fault": "columns"}] * 2, "agent 3: its data is"),
         ([{"seed": 1}, {"seed": 2}], "seed: 1 there, 2 here"),
+        ([{"draws": 10}, {"draws": 20}], "num_samples: 10 there, 20 here"),
         ([{}, {"out": "elsewhere"}], "is not the folder that the first host sees"),
     ],
-    ids=["data", "columns", "settings", "folder"],
+    ids=["data", "columns", "settings", "length", "folder"],
 )
 def test_what_one_host_refuses_stops_all(jobs, message, tmp_path):
     jobs = [{**job, "out": str(tmp_path / job.get("out", "run"))} for job in jobs]

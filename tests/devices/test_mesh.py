@@ -123,11 +123,17 @@ def test_one_agent_alone(double):
 
 @pytest.mark.parametrize(
     ("runtime", "message"),
-    [(cs.Devices(6), "jax has 5 here"), (cs.Devices(0), "jax has 5 here"), ("devices", r"runtime=cs.Devices\(\)")],
+    [(cs.Devices(6), "jax has 5 here"), ("devices", r"runtime=cs.Devices\(\)")],
 )
 def test_refusals(runtime, message):
     with pytest.raises((ValueError, TypeError), match=message):
         sample("dmala", UNEVEN, runtime=runtime)
+
+
+@pytest.mark.parametrize("devices", [0, True, 2.0, "2", [], [0], jax.devices()[0], [jax.devices()[0]] * 2])
+def test_no_devices_at_all(devices):
+    with pytest.raises(ValueError, match="devices = "):
+        cs.Devices(devices)
 
 
 def test_the_agent_that_cannot_start_is_named():

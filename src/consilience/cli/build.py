@@ -106,10 +106,11 @@ def _init(config: Config) -> Any:
 
 def _check_held_out(posterior: Posterior, init: Any, data: Data) -> None:
     """Refuse test rows that are not like the agents' own, or not for this model: before the run, and not after it."""
-    if data.test is None or callable(data.shards):
+    if data.test is None:
         return
     with _as_test_data():
-        first, test = check_shards([data.shards[0], data.test], 2)
+        like = data.test if callable(data.shards) else data.shards[0]
+        first, test = check_shards([like, data.test], 2)
     bound = posterior.bind(first)
     start = bound.init if init is None else init
     if bound.task is None or start is None:

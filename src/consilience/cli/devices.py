@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated
@@ -12,8 +13,8 @@ import jax
 import typer
 
 from ..runtimes import Devices, Hosts
-from ..runtimes.hosts import LostHostError
-from .ending import FAILED, shortly
+from ..runtimes.hosts import LostHostError, is_known_to_all
+from .ending import FAILED, INTERRUPTED, end, errors_are_said, shortly
 
 CLUSTER = "cluster"
 
@@ -55,24 +56,53 @@ def devices_line(devices: str | None, coordinator: str | None, hosts: int | None
 
 @contextmanager
 def among(hosts: Hosts, hint: Callable[[], str]) -> Iterator[None]:
-    """What several hosts do together.
+    """What several hosts do together: errors are said, and end all of them.
 
-    When one of them dies, jax ends the others too: that is said here, before it happens, in words. And what the library
-    under jax has to say of connections goes to stderr, stdout being for the result.
+    Where all have stopped for the same reason they leave in good order. A host that has a reason of its own, or has
+    lost another, leaves at once: in good order it would wait for the others, and they for it. And what the library
+    under jax says of connections goes to stderr, stdout being for the result.
     """
     if hosts.count == 1:
-        yield
+        with errors_are_said(hint=hint):
+            yield
         return
+    try:
+        with _stdout_as_stderr(), errors_are_said(hint=hint), _losses_are_said(hint):
+            yield
+    except BaseException as error:
+        reason = error.__context__ if isinstance(error, typer.Exit) else error
+        if reason is not None and is_known_to_all(reason):
+            raise
+        if isinstance(error, KeyboardInterrupt):
+            print("interrupted.", hint(), sep="\n", file=sys.stderr)
+        elif not isinstance(error, typer.Exit):
+            traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(_exit_code(error))
+
+
+def _exit_code(error: BaseException) -> int:
+    if isinstance(error, typer.Exit):
+        return error.exit_code
+    return INTERRUPTED if isinstance(error, KeyboardInterrupt) else FAILED
+
+
+@contextmanager
+def _losses_are_said(hint: Callable[[], str]) -> Iterator[None]:
+    try:
+        yield
+    except (LostHostError, jax.errors.JaxRuntimeError) as error:
+        end(FAILED, f"this host cannot go on, most likely because another one has gone. {shortly(error)}", hint())
+
+
+@contextmanager
+def _stdout_as_stderr() -> Iterator[None]:
+    """For what is not written in Python."""
     sys.stdout.flush()
     stdout = os.dup(1)
     os.dup2(2, 1)
     try:
         yield
-    except (LostHostError, jax.errors.JaxRuntimeError) as error:
-        said = f"this host cannot go on, most likely because another one has gone. {shortly(error)}"
-        print(said, hint(), sep="\n", file=sys.stderr)
-        sys.stderr.flush()
-        os._exit(FAILED)  # leaving in good order would wait for the dead
     finally:
         os.dup2(stdout, 1)
         os.close(stdout)

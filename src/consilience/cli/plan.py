@@ -190,6 +190,8 @@ def _asked(
                 "how many parameters has the model? Write --dimension 650, or --run DIR of one of its runs."
             )
         dimension = trial.dimension
+    if evaluations is not None and not math.isfinite(evaluations):
+        raise ValueError(f"--evaluations {evaluations}: a number is needed. Write --evaluations 15.")
     if not isinstance(sampler, NUTS) and evaluations is not None:
         raise ValueError(f"--evaluations: {sampler.name} takes as many gradients as it is set to. Leave it out.")
     if isinstance(sampler, NUTS) and evaluations is None:

@@ -69,21 +69,25 @@ def run(
     with errors_are_said():
         config = read_config(file, changes)
         runtime = runtime_of(devices, coordinator, hosts, host)
-        all_hosts = Hosts() if runtime is None else runtime.hosts
+    all_hosts = Hosts() if runtime is None else runtime.hosts
+
+    def check() -> None:
+        _check_extras(not no_report)
         if all_hosts.is_first:  # the others write nothing of their own, and may come when it has begun
             _check_folder(config.out, resume)
             if not no_report:
                 check_page(config.page, 'file = "report.html" in [report]')
-        _check_extras(not no_report)
 
     def what_now() -> str:
         return _what_now(config.out, devices_line(devices, coordinator, hosts, host))
 
     try:
         with _precision(config), redirect_stdout(sys.stderr):  # stdout is for the result
-            with errors_are_said(hint=what_now), among(all_hosts, what_now):
-                job = build(config)
+            with among(all_hosts, what_now):
+                all_hosts.together(check)
+                job = all_hosts.together(lambda: build(config))
                 done = _sample(config, job, resume, quiet, runtime)
+                all_hosts.part()
             if not all_hosts.is_first:
                 return
             with errors_are_said(FAILED, hint=what_now):

@@ -28,6 +28,7 @@ from ..runtimes.traffic import Kind, price
 from ..samplers import NUTS, OneShot, Sampler
 
 FLOAT = np.dtype(np.float32).itemsize
+BACKEND = "cpu"  # that agents on their owners' machines compute on
 SMALL = 2  # parameters of the stand-in that is moved
 WARM_UP = 1000  # iterations, where a sampler tunes itself
 LATE = 999_999_999  # an iteration after any warm-up, and none of dmala's thousandth
@@ -70,7 +71,7 @@ class Demand:
     @property
     def noise_of_a_chunk(self) -> int:
         """Bytes of random numbers, drawn for a block of iterations at a time."""
-        return noise_at_once(self.noise_bytes) * self.noise_bytes
+        return noise_at_once(self.noise_bytes, BACKEND) * self.noise_bytes
 
     def traffic(self, network: Network) -> tuple[float, float, float]:
         """Rounds, messages and bytes of all agents, as the `simulate` runtime counts them."""

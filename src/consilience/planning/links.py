@@ -85,6 +85,8 @@ class Links:
 
     def __str__(self) -> str:
         latency, bandwidth = self.slowest
+        if not self.latency.size:
+            return "no links"
         text = f"{1e3 * latency:g} ms and {bandwidth / 1e6:g} Mbit/s"
         return text if self.are_alike else f"{text} at worst"
 
@@ -105,6 +107,8 @@ def read_links(path: Path, network: Network, latency: float | None, bandwidth: f
         edges = set(network.edges)
         for row in table:
             place = f"{path}, line {table.line_num}"
+            if None in row or None in row.values():
+                raise ValueError(f"{place}: there are four cells, {','.join(COLUMNS)}. One that is left empty is ,,")
             edge = _edge(place, row, network, edges)
             if edge in found:
                 raise ValueError(f"{place}: the link between {edge[0]} and {edge[1]} is there twice. Delete one line.")

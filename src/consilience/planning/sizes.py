@@ -23,12 +23,12 @@ import numpy as np
 
 from ..network import averaging, network_from_spec
 from ..network.polynomial import chebyshev_rounds
+from ..network.weights import DENSE_LIMIT
 from .cost import BANDWIDTH, COMPUTE, LATENCY, MEASURED, PARTS, SOFTWARE, Constants, Cost, bytes_on_the_wire
 from .demand import Asked, Demand
 from .prediction import BETWEEN_CHUNKS, per_draw
 
 SIZES = tuple(4**k for k in range(2, 11))  # 16 to about a million
-BUILT = 2048  # agents, up to which the library looks for the best average; above, it takes Chebyshev's
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Size:
     @property
     def averaging_rounds(self) -> int:
         """Of `cs.dmala`, as it chooses them."""
-        if self.beta > 0 and self.agents <= BUILT:
+        if self.beta > 0 and self.agents <= DENSE_LIMIT:  # above, the library does not look for the best
             return averaging(network_from_spec(self.spec)).rounds
         return chebyshev_rounds(self.beta)
 

@@ -72,11 +72,13 @@ def locked(folder: Path) -> IO[bytes]:
         return file
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         file.close()
         raise ValueError(
             f"another process is writing to {shown(folder)}. Wait for it, or name another folder."
         ) from None
+    except OSError:  # nor have some network file systems
+        return file
     return file
 
 

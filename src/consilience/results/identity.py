@@ -75,12 +75,7 @@ def describe(
             "replicated": sampler.replicated,
             "one_shot": isinstance(sampler, OneShot),
         },
-        "network": {
-            "name": network.name,
-            "agents": network.size,
-            "weights": network.rule,
-            "fingerprint": digest(np.array(network.edges), network.edge_weights),
-        },
+        "network": describe_network(network),
         "data": data,
         "model": {
             "parameters": _shapes(parameters),
@@ -92,6 +87,16 @@ def describe(
         },
         "versions": surroundings(),
         "dims": {name: list(axes) for name, axes in dims.items()},
+    }
+
+
+def describe_network(network: Network) -> Table:
+    """Which it is."""
+    return {
+        "name": network.name,
+        "agents": network.size,
+        "weights": network.rule,
+        "fingerprint": digest(np.array(network.edges), network.edge_weights),
     }
 
 
@@ -115,7 +120,7 @@ def surroundings() -> Table:
         "jax": jax.__version__,
         "numpy": np.__version__,
         "python": platform.python_version(),
-        "device": jax.devices()[0].device_kind,
+        "device": jax.local_devices()[0].device_kind,
         **{flag: str(getattr(jax.config, flag)) for flag in FLAGS},
     }
 
@@ -129,18 +134,18 @@ def check_same(folder: Path, there: Table, here: Table) -> None:
         )
 
 
-def causes(there: Table, here: Table) -> str:
-    """What makes two runs different ones, a line each; empty, where nothing does."""
-    found = dict(_differences(there, here))
+def causes(there: Table, here: Table, free: Sequence[str] = FREE) -> str:
+    """What makes two runs different ones, a line each; empty, where nothing but what is `free` does."""
+    found = dict(_differences(there, here, free))
     lines = [line for name, line in found.items() if name not in CONSEQUENCES]
     lines = lines or [line for name, line in CONSEQUENCES.items() if name in found][:1]
     return "\n".join(f"  {line}" for line in lines)
 
 
-def _differences(there: Table, here: Table) -> Iterator[tuple[str, str]]:
+def _differences(there: Table, here: Table, free: Sequence[str]) -> Iterator[tuple[str, str]]:
     old, new = dict(flat(there)), dict(flat(here))
     for name in sorted(old.keys() | new.keys()):
-        if name not in FREE and not name.startswith("dims.") and old.get(name) != new.get(name):
+        if name not in free and not name.startswith("dims.") and old.get(name) != new.get(name):
             yield name, _said(name, old.get(name), new.get(name))
 
 

@@ -3,14 +3,14 @@
     parts/<draws and iterations>/<first agent>-<last agent>-of-<agents>.npz
 
 A checkpoint counts once all its parts are there. Hosts do not wait for each other: each writes its part after the draws
-that it counts, and older checkpoints go when a newer one is whole.
+that it counts. The first host removes older checkpoints when a newer one is whole.
 """
 
 from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -32,10 +32,14 @@ def write_part(folder: Path, progress: Progress, agents: range, size: int, conte
     place = folder / PARTS / str(count(progress))
     make_folder(place)
     write_whole(place / f"{agents[0]}-{agents[-1]}-of-{size}.npz", content)
+
+
+def drop_older(folder: Path) -> None:
+    """Remove what a newer checkpoint has made useless: for one of the hosts to do."""
     whole = newest(folder)
-    for other in _all(folder):
-        if whole is not None and int(other.name) < int(whole.name):
-            shutil.rmtree(other, ignore_errors=True)  # another host may be at it too
+    for place in _all(folder):
+        if whole is not None and int(place.name) < int(whole.name):
+            shutil.rmtree(place, ignore_errors=True)
 
 
 def newest(folder: Path) -> Path | None:
@@ -64,13 +68,21 @@ def read_parts(
     }
 
 
-def _all(folder: Path) -> Iterator[Path]:
-    return (place for place in (folder / PARTS).glob("*") if place.name.isdigit())
+def _all(folder: Path) -> list[Path]:
+    return [folder / PARTS / name for name in _names(folder / PARTS) if name.isdigit()]
+
+
+def _names(folder: Path) -> list[str]:
+    """Of what is in it: nothing, where another host has just removed it."""
+    try:
+        return [path.name for path in folder.iterdir()]
+    except FileNotFoundError:
+        return []
 
 
 def _in_order(place: Path) -> list[Path]:
-    named = {path: NAME.fullmatch(path.name) for path in place.glob("*.npz")}
-    return sorted((path for path, name in named.items() if name), key=lambda path: int(path.name.split("-")[0]))
+    names = filter(NAME.fullmatch, _names(place))
+    return [place / name for name in sorted(names, key=lambda name: int(name.split("-")[0]))]
 
 
 def _is_whole(place: Path) -> bool:

@@ -14,7 +14,7 @@ from .._extras import require
 from ..network import Network
 from ..runtimes import Chunk, Hosts
 from .files import durable_zarr, shown
-from .parts import count, drop_unfinished, newest, write_part
+from .parts import count, drop_older, drop_unfinished, newest, write_part
 from .progress import Progress
 from .store import DRAWS, RUN, AgreedStore, Store, read_checkpoint, read_run
 
@@ -39,6 +39,22 @@ class SharedStore(AgreedStore):
         self._hosts.together(lambda: Store._open(self, network, resume) if self._hosts.is_first else None)
         created = self._hosts.gather(self.identity["created"])[0]
         self._hosts.together(lambda: self._find(created))
+        self._agree_where_it_stands()
+
+    def _agree_where_it_stands(self) -> None:
+        """On network file systems some hosts may see a while later what others have written."""
+        deadline = time.monotonic() + PATIENCE
+        while len(set(self._hosts.gather(count(self.progress)))) > 1:
+            if not self._hosts.of_first(time.monotonic() < deadline):
+                self._hosts.together(self._refuse_to_start)
+            time.sleep(1)
+            self.progress, self.snapshot = read_checkpoint(self.folder)
+
+    def _refuse_to_start(self) -> None:
+        raise ValueError(
+            f"the hosts see different checkpoints in {shown(self.folder)}, this one that of {count(self.progress)} "
+            f"iterations and draws. Start them again when the file system has settled."
+        )
 
     def _find(self, created: str) -> None:
         """What the first host has opened."""
@@ -87,6 +103,8 @@ class SharedStore(AgreedStore):
     def _write_checkpoint(self, progress: Progress, content: bytes) -> None:
         if self._agents is not None:
             write_part(self.folder, progress, self._agents, self._size, content)
+            if self._hosts.is_first:
+                drop_older(self.folder)
         elif self._hosts.is_first:
             super()._write_checkpoint(progress, content)
 

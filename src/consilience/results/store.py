@@ -273,8 +273,13 @@ def read_checkpoint(folder: Path) -> tuple[Progress, Mapping[str, np.ndarray] | 
     if (folder / CHECKPOINT).exists():
         found = _read_state(folder / CHECKPOINT)
     parts = newest(folder)
-    if parts is not None and int(parts.name) > count(found[0]):
-        return read_parts(parts, _read_state)
+    while parts is not None and int(parts.name) > count(found[0]):
+        try:
+            return read_parts(parts, _read_state)
+        except ValueError:
+            if newest(folder) == parts:
+                raise
+        parts = newest(folder)  # a newer one has taken its place meanwhile
     return found
 
 

@@ -105,7 +105,7 @@ class Engine:
             found.unmistakable,
             tuple(str(getattr(jax.config, name)) for name in COMPILED_FOR),
             buffer=draws_at_once(draw_bytes),
-            block=noise_at_once(noise_bytes),
+            block=noise_at_once(noise_bytes, jax.default_backend()),
             place=place,
         )
         self._none = moments
@@ -249,9 +249,9 @@ def draws_at_once(draw_bytes: int) -> int:
     return max(1, min(BUFFER_DRAWS, BUFFER_BYTES // draw_bytes))
 
 
-def noise_at_once(noise_bytes: int) -> int:
+def noise_at_once(noise_bytes: int, backend: str) -> int:
     """Iterations whose noise is drawn ahead, by the noise of one."""
-    room = NOISE_BYTES_ON_CPU if jax.default_backend() == "cpu" else NOISE_BYTES
+    room = NOISE_BYTES_ON_CPU if backend == "cpu" else NOISE_BYTES
     return max(1, min(NOISE_ITERATIONS, room // max(1, noise_bytes)))
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 T = TypeVar("T")
 LEAST_BYTES = 64  # of a message: lengths are rounded up to powers of two, so that few are compiled
+KNOWN_TO_ALL = "known_to_all_hosts"  # an attribute of errors
 HEARTBEAT_SECONDS = 30  # without a sign of life after which a host counts as dead
 
 
@@ -66,16 +67,26 @@ class Hosts:
         except Exception as error:
             refusal = error
         said = self.gather(None if refusal is None else str(refusal))
-        if refusal is not None:
+        if any(text is not None for text in said):
+            host = next(host for host, text in enumerate(said) if text is not None)
+            refusal = refusal or ValueError(f"host {host} refuses: {said[host]}")
+            vars(refusal)[KNOWN_TO_ALL] = True
             raise refusal
-        for host, text in enumerate(said):
-            if text is not None:
-                raise ValueError(f"host {host} refuses: {text}")
         return done[0]
 
     def wait(self) -> None:
         """Until all are here."""
         self.gather(None)
+
+    def part(self) -> None:
+        """All is done together that was to be; what one does from here on, the others need not wait for."""
+        if self.count > 1:
+            jax.distributed.shutdown()
+
+
+def is_known_to_all(error: BaseException) -> bool:
+    """Whether all hosts have stopped for it, so that none waits for another."""
+    return vars(error).get(KNOWN_TO_ALL, False)
 
 
 def join(coordinator: str | None = None, hosts: int | None = None, host: int | None = None) -> None:
@@ -98,6 +109,7 @@ def join(coordinator: str | None = None, hosts: int | None = None, host: int | N
         raise ValueError(
             f"coordinator = {coordinator!r}: a name and a port are needed, for example {coordinator}:7460."
         )
+    jax.config.update("jax_enable_preemption_service", False)  # it would swallow SIGTERM
     try:
         jax.distributed.initialize(coordinator, hosts, host, heartbeat_timeout_seconds=HEARTBEAT_SECONDS)
     except ValueError as unknown:

@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 
+from ..._checks import whole_number
 from ..hosts import Hosts, join
 from .arrays import MeshArrays, chosen_devices
 from .mesh import DeviceMesh
@@ -31,11 +32,28 @@ class Devices:
     them, sees to that, or your own `jax.distributed.initialize`. Every host then needs the data of its own agents only
     (`shards=` may be a function of an agent's number), and `out=` must be a folder that all hosts see.
 
+    More devices than agents are left idle, and so may some be where there are more than 256 of both: that many groups
+    of agents are kept together, on whatever devices, since their draws share files.
+
     Args:
       devices: so many of the devices, or these; None: all, on all hosts.
     """
 
     devices: int | Sequence[jax.Device] | None = None
+
+    def __post_init__(self) -> None:
+        if self.devices is None:
+            return
+        if isinstance(self.devices, int):
+            whole_number("devices", self.devices, 1)
+            return
+        given = self.devices if isinstance(self.devices, list | tuple) else []
+        if not given or len(set(given)) < len(given) or not all(isinstance(one, jax.Device) for one in given):
+            raise ValueError(
+                f"devices = {self.devices!r}: a number, or a list of different devices, as jax.devices() has them. "
+                f"Write cs.Devices() for all."
+            )
+        object.__setattr__(self, "devices", tuple(given))
 
     @classmethod
     def cluster(cls, coordinator: str | None = None, hosts: int | None = None, host: int | None = None) -> Devices:
@@ -74,7 +92,7 @@ class Devices:
         if not isinstance(self.devices, int):
             return self.devices
         there = jax.devices()
-        if not 1 <= self.devices <= len(there):
+        if self.devices > len(there):
             raise ValueError(
                 f"devices = {self.devices}: jax has {len(there)} here. Write cs.Devices() for all of them, or, to try "
                 f"several on a CPU, start Python with XLA_FLAGS=--xla_force_host_platform_device_count={self.devices}."

@@ -94,6 +94,11 @@ class MeshArrays:
 def chosen_devices(devices: Sequence[jax.Device], size: int) -> tuple[jax.Device, ...]:
     """As many of them as there are groups of agents to go round, the same number of every host."""
     hosts = sorted({device.process_index for device in devices})
+    if len(hosts) < jax.process_count():
+        raise ValueError(
+            f"of {jax.process_count()} hosts only {len(hosts)} have any of these devices. Write cs.Devices() for all "
+            f"devices of all hosts."
+        )
     groups = -(-size // agents_per_group(size))
     if len(hosts) > groups:
         raise ValueError(

@@ -96,8 +96,8 @@ class DeviceMesh(Engine):
             Place(arrays, wiring.partners, shapes, root),
         )
         self.first_copy = 0 if one_copy else arrays.own.start
-        if len(set(self.hosts.gather(self.code))) > 1:  # they would wait for each other for ever
-            raise ValueError("the hosts have different models, data or samplers. Start all of them alike.")
+        codes = self.hosts.gather(self.code)
+        self.hosts.together(lambda: _check_alike(codes))  # or they would wait for each other for ever
         self.hosts.together(self.check_start)
         self.begin()
 
@@ -167,6 +167,15 @@ class DeviceMesh(Engine):
 
     def iterations_at_once(self) -> int:
         return self.hosts.of_first(super().iterations_at_once())
+
+
+def _check_alike(codes: list[str]) -> None:
+    for host, code in enumerate(codes):
+        if code != codes[0]:
+            raise ValueError(
+                f"host {host} computes something else than host 0: another model, keep=, moments= or watch=. Start all "
+                f"hosts alike."
+            )
 
 
 def mean_of_all(placement: Placement, x: jax.Array) -> jax.Array:

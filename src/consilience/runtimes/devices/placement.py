@@ -24,7 +24,7 @@ from ...consensus import EdgeLists, edge_lists
 from ...consensus.edges import Block
 from ...network import Network
 
-MOST_GROUPS = 64
+MOST_GROUPS = 256
 
 
 def agents_per_group(size: int) -> int:

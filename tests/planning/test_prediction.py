@@ -100,3 +100,9 @@ def test_the_page_has_what_was_measured():
     assert worst(FOUND) <= WITHIN
     assert f"differ by at most {100 * worst(FOUND):.0f} %" in page
     assert FOUND["links"]["by"] in page
+
+
+def test_a_network_that_would_take_minutes_is_refused_at_once():
+    network = cs.Network.path(9000)
+    with pytest.raises(ValueError, match="9,000 agents on 4,500 levels: too many"):
+        predict(network, Links.alike(network, 0.02, 5e7), cs.mala(), 10)

@@ -16,6 +16,7 @@ from .cost import COMPUTE, MEASURED, PARTS, Constants, Cost, Roads
 from .demand import Asked, Demand, demand_of
 from .links import Links
 
+MOST_WORK = 20_000_000  # agents × levels of the tree, which take about half a minute
 # What agents agree on before a chunk of draws, and count after it: `Segment.pieces`.
 BETWEEN_CHUNKS = (Asked("flood", 1, 32), Asked("tree pass", 2, 24))
 SAME_BITS = "same bits everywhere"
@@ -85,6 +86,12 @@ def predict(
       ess_per_draw: effective draws in a draw of one chain.
       chunk_seconds: an agent's work for a chunk besides its draws; None: by the constants.
     """
+    work = network.size * max(network.tree.depth, network.diameter)
+    if work > MOST_WORK:
+        raise ValueError(
+            f"{network.name} is worked out agent by agent and level by level, and has {network.size:,} agents on "
+            f"{network.tree.depth:,} levels: too many. Ask for a smaller one; --figure goes on to a million agents."
+        )
     demand = demand_of(sampler, network, dimension, chains, evaluations)
     roads = Roads(network, links, constants)
     agreement = roads.alone(*BETWEEN_CHUNKS)

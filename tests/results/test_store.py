@@ -319,7 +319,7 @@ class TestStore:
         options = {"sampler": cs.consensus_monte_carlo(), "out": tmp_path / "run"}
         first = sample(**options).draws["w"]
         with monkeypatch.context() as patch:
-            patch.setattr("consilience.sampling._combine", None)
+            patch.setattr("consilience.sampling.running.combine", None)
             with pytest.raises(TypeError):
                 sample(**options, num_samples=80, resume=True)
         np.testing.assert_array_equal(cs.load(tmp_path / "run").draws["w"], first)

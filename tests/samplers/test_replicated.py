@@ -15,7 +15,7 @@ from consilience.runtimes import Chunk
 from consilience.runtimes.lanes import LaneNeighbors
 from consilience.runtimes.traffic import Traffic
 from consilience.samplers.adaptation import Schedule, WindowAdaptation
-from consilience.sampling import _check_in_step
+from consilience.sampling.drawing import check_in_step
 
 from .harness import draws, simulation
 
@@ -158,7 +158,7 @@ class TestAgentsStayInStep:
         assert lost.any()
         np.testing.assert_array_equal(chunk.positions[1:][lost], chunk.positions[:-1][lost])
         with pytest.raises(RuntimeError, match="fell out of step"):
-            _check_in_step(chunk, (0, 0))
+            check_in_step(chunk, (0, 0))
 
     def test_a_position_that_is_not_a_number_is_no_disagreement(self):
         class State(NamedTuple):
@@ -178,10 +178,10 @@ class TestAgentsStayInStep:
         def chunk(redone):
             return Chunk(np.zeros((100, 4, 1, 1)), {"redone": np.full((100, 4, 1), redone)}, 1000, Traffic())
 
-        assert _check_in_step(chunk(0.0), (0, 0)) == (0, 4000)
-        assert _check_in_step(chunk(0.0005), (0, 0)) == (2, 4000)
+        assert check_in_step(chunk(0.0), (0, 0)) == (0, 4000)
+        assert check_in_step(chunk(0.0005), (0, 0)) == (2, 4000)
         with pytest.raises(RuntimeError, match=r"fell out of step in 9 of 8000 iterations.*jax \d.* on "):
-            _check_in_step(chunk(0.001), (5, 4000))
+            check_in_step(chunk(0.001), (5, 4000))
 
 
 class TestCost:

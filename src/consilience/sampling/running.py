@@ -1,0 +1,179 @@
+"""`cs.sample`: check everything, then run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .._types import Batch, Key, Params
+from ..network import Network
+from ..posterior import Posterior
+from ..posterior.shards import own_shards
+from ..posterior.view import Keep, View
+from ..results import Run
+from ..results.identity import describe, surroundings
+from ..results.memory import Memory
+from ..results.shared import SharedStore
+from ..results.store import POSTERIOR, SUBPOSTERIORS, Store
+from ..results.stored import moments_of, stored_run
+from ..runtimes import Runtime, Simulate
+from ..runtimes.moments import read_moments
+from ..samplers import OneShot, Sampler
+from .agreeing import check_alike, check_sharing, data_of_all, settings_of
+from .drawing import combine, draw, ending
+from .preparing import Length, averaged_view, prepare, watched_view
+
+
+def sample(
+    posterior: Posterior,
+    shards: Sequence[Batch] | Callable[[int], Batch],
+    network: Network,
+    sampler: Sampler,
+    *,
+    num_samples: int,
+    init: Params | Callable[[Key], Params] | None = None,
+    num_warmup: int = 0,
+    num_chains: int = 1,
+    thin: int = 1,
+    seed: int = 0,
+    keep: Keep | None = None,
+    moments: bool | Callable[[Params], Any] = False,
+    watch: Callable[[Any], Mapping[str, Any]] | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    progress: bool | str = True,
+    runtime: Runtime | None = None,
+) -> Run:
+    """Sample one posterior over a network, no agent seeing another's data.
+
+    Args:
+      posterior: what is sampled.
+      shards: one pytree of data per agent, as `cs.shard` gives them, or a function of an agent's number that gives its
+        own: where several hosts share a run, it is called for the agents of this host only.
+      network: who may talk to whom.
+      sampler: how: `cs.nuts()` where nothing speaks against it.
+      num_samples: kept draws per chain.
+      init: where all agents start: the parameters, or a jax function of a key that gives them, another for every chain.
+        May be left out where the posterior brings its own.
+      num_warmup: iterations before the first kept one. Samplers that tune themselves do it here.
+      num_chains: independent chains, run side by side.
+      thin: iterations per kept draw.
+      seed: the same seed gives the same draws.
+      keep: names of the parameters to keep, or a jax function of the parameters whose values are kept in their place;
+        None: all. An empty list keeps none, for runs of which only `moments` are wanted.
+      moments: True: the running mean and variance of every parameter; a jax function of the parameters: of its values.
+        They take no memory that grows with the draws; `run.moments` has them.
+      watch: a jax function of the running mean of what `moments` names, that gives a dict of numbers. They are recorded
+        with every draw, as `run.stats`: how an estimate settles, for example the accuracy of the predictive so far.
+      out: a folder. Draws go there as they come, instead of staying in memory, and a killed run can be gone on with.
+      resume: go on with the run in `out`: after a crash, or for more draws. The draws are those that one uninterrupted
+        run would have given. Where there is no run yet, one is started.
+      progress: show a bar; a string is its label.
+      runtime: where agents live: `cs.Devices()`, on a mesh of devices, of this host or of several; None: as lanes of
+        one array, on jax's default device. The chain is the same, but for how sums round.
+    """
+    _check_arguments(posterior, network, sampler, runtime)
+    length = Length(num_samples, num_warmup, num_chains, thin, seed)
+    if resume and out is None:
+        raise ValueError('resume=True: say which run to go on with, out="runs/first".')
+
+    began = time.perf_counter()
+    runtime = Simulate() if runtime is None else runtime
+    hosts = runtime.hosts
+    own = hosts.together(lambda: runtime.agents(network.size))
+    check_sharing(hosts, sampler, out)
+    check_alike(hosts, settings_of(network, sampler, length, out))
+    here = hosts.together(lambda: own_shards(shards, network.size, own))
+    data = data_of_all(hosts, own, here)
+    ready = hosts.together(
+        lambda: prepare(posterior, here, network, sampler, length, init, keep, own.start, data["rows"])
+    )
+    posterior, layout, positions, sampler, view = ready.posterior, ready.layout, ready.starts, ready.sampler, ready.view
+    averaged = averaged_view(layout, posterior, moments)
+    watched = watched_view(averaged, watch)
+    if isinstance(sampler, OneShot) and averaged is not None:
+        raise ValueError(
+            f"{sampler.name} has its draws when all are there: it has no running moments. Leave out moments=."
+        )
+
+    # What a one-shot sampler draws first are not the posterior's draws: they are looked at once they are combined.
+    drawn = View.of(layout) if isinstance(sampler, OneShot) else view
+    engine = runtime.engine(
+        posterior,
+        layout,
+        ready.stacked,
+        network,
+        sampler,
+        positions,
+        ready.key,
+        view=drawn,
+        averaged=averaged,
+        watched=watched,
+    )
+    layouts = (layout, view.layout, None if averaged is None else averaged.layout)
+    starts = np.asarray(positions)
+    identity = describe(network, sampler, data, starts, *layouts, posterior.dims, engine.code, asdict(length))
+    check_alike(hosts, identity)
+    sink: Memory | Store = Memory(num_samples)
+    if out is not None:
+        group = SUBPOSTERIORS if isinstance(sampler, OneShot) else POSTERIOR
+        folder = Path(out).expanduser().absolute()
+        store = Store if hosts.count == 1 else partial(SharedStore, hosts, None if sampler.replicated else own)
+        per_file = runtime.agents_per_file(network.size)
+        sink = store(folder, identity, network, drawn.layout, num_samples, group, resume, per_file)
+    label = (progress if isinstance(progress, str) else sampler.name) if progress and hosts.is_first else ""
+    with ending(sink):
+        done = draw(engine, sink, hosts, length, began, label)
+        if isinstance(sampler, OneShot) and done.combined < done.drawn:
+            done = combine(sampler, sink, view, network, done)
+            sink.save(done, engine.snapshot() if out else {})
+        hosts.wait()  # for the draws of the others
+    known: dict[str, Any] = {
+        "sampler": sampler,
+        "network": network,
+        "posterior": posterior,
+        "shards": here if len(here) == network.size else None,
+        "parameters": layout,
+        "dims": posterior.dims,
+    }
+    if isinstance(sink, Store):
+        return replace(stored_run(sink.folder, view.layout, layouts[-1]), **known)
+    assert sink.kept is not None
+    return Run(
+        kept=sink.kept,
+        raw_stats=sink.stats,
+        layout=view.layout,
+        iterations=length.iterations,
+        thin=thin,
+        traffic=done.traffic,
+        seconds=done.seconds,
+        rows=tuple(data["rows"]),
+        moments=None
+        if averaged is None
+        else moments_of(read_moments(engine.snapshot()), averaged.layout.unravel, network.size),
+        facts={name: str(value) for name, value in {**asdict(length), **surroundings()}.items()},
+        **known,
+    )
+
+
+def _check_arguments(posterior: Any, network: Any, sampler: Any, runtime: Any) -> None:
+    """Refuse what is easily passed by mistake."""
+    for name, value, kind, fix in (
+        ("posterior", posterior, Posterior, "cs.Posterior(log_prior, log_likelihood)"),
+        ("network", network, Network, "cs.Network.from_networkx(graph) or cs.Network.ring(5)"),
+    ):
+        if not isinstance(value, kind):
+            raise TypeError(f"{name} is a {type(value).__name__}; write {name}={fix}.")
+    if not isinstance(runtime, Runtime | None):
+        raise TypeError(f"runtime = {runtime!r}: write runtime=cs.Devices(), or leave it out.")
+    if isinstance(sampler, type):
+        name = getattr(sampler, "name", "nuts")
+        raise TypeError(f"sampler is the class {sampler.__name__}, without settings; write sampler=cs.{name}(...).")
+    if not isinstance(sampler, Sampler):
+        raise TypeError(f"sampler is a {type(sampler).__name__}; write for example sampler=cs.nuts().")

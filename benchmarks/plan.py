@@ -107,7 +107,7 @@ def constants_of(crew: Crew) -> Constants:
     message_byte, message = np.polyfit([*further], [*further.values()], 1)
     room, noise = (seconds_of_a_chunk(name) for name in ("mala", "dmala"))
     room_byte = room[0] / room[1].room_of_a_chunk
-    noise_byte = (noise[0] - room_byte * noise[1].room_of_a_chunk) / noise[1].noise_of_a_chunk
+    noise_byte = (noise[0] - room_byte * noise[1].room_of_a_chunk) / noise[1].noise_of_a_chunk(1)
     return Constants(
         *(float(f"{value:.3g}") for value in (hop, hop_byte, message, message_byte, room_byte, noise_byte))
     )

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 
 import consilience as cs
+from consilience.results import shared
 from consilience.runtimes import bar, engine
 
 from .problem import sample, shard_of
@@ -19,6 +20,7 @@ def main(host, hosts, port, name, draws, out, fault=None, seed=0, devices=1):
     jax.config.update("jax_num_cpu_devices", devices)
     bar.LINE_SECONDS = 0  # every report is printed
     engine.CHUNK_SECONDS = 0.2  # and there are many
+    shared.SIGHT_PATIENCE = 1
     runtime = cs.Devices.cluster(f"127.0.0.1:{port}", hosts, host)
 
     def shards(agent):
@@ -30,8 +32,8 @@ def main(host, hosts, port, name, draws, out, fault=None, seed=0, devices=1):
             shard["z"] = shard["x"]
         return shard
 
-    run = sample(name, NETWORK, draws, runtime, shards, out=out, resume=True, progress="drawn", seed=seed)
-    print(json.dumps({"shape": run.kept.shape, "rows": run.rows}))
+    run = sample(name, NETWORK, draws, runtime, shards, out=out, resume=out is not None, progress="drawn", seed=seed)
+    print(json.dumps({"shape": run.kept.shape, "rows": run.rows, "status": run.facts["status"]}))
 
 
 if __name__ == "__main__":

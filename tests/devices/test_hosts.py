@@ -76,6 +76,7 @@ def test_every_host_loads_the_data_of_its_own_agents_and_has_all_draws_at_the_en
     for out, *_ in said:
         end = json.loads(out.splitlines()[-1])
         assert end["shape"] == [DRAWS, 2, 1 if name == "nuts" else 5, 3] and len(end["rows"]) == 5
+        assert end["status"] == "complete"
     assert "drawn" in said[0][1] and "drawn" not in said[1][1]  # one bar
 
 
@@ -101,13 +102,14 @@ def test_a_killed_host_costs_nothing_that_was_reported(shared, tmp_path):
 
 
 def test_a_run_goes_on_with_other_hosts(shared, tmp_path):
-    """Two, then three, then one, which has two devices."""
+    """Two, then three, one of which has two devices, then one with two."""
     name, undisturbed, _ = shared
     out = tmp_path / "run"
-    for count, devices, draws in ((2, 1, 30), (3, 1, 60), (1, 2, DRAWS)):
-        with hosts(count, name=name, out=str(out), draws=draws, devices=devices) as processes:
+    for devices, draws in (([1, 1], 30), ([1, 2, 1], 60), ([2], DRAWS)):
+        jobs = [{"devices": own} for own in devices]
+        with hosts(len(jobs), jobs, name=name, out=str(out), draws=draws) as processes:
             said = ends(processes)
-            assert [code for *_, code in said] == [0] * count, said
+            assert [code for *_, code in said] == [0] * len(jobs), said
     np.testing.assert_allclose(draws_of(out), draws_of(undisturbed), rtol=0, atol=1e-8)
 
 
@@ -119,15 +121,18 @@ def test_a_run_goes_on_with_other_hosts(shared, tmp_path):
         ([{"seed": 1}, {"seed": 2}], "seed: 1 there, 2 here"),
         ([{"draws": 10}, {"draws": 20}], "num_samples: 10 there, 20 here"),
         ([{}, {"out": "elsewhere"}], "is not the folder that the first host sees"),
+        ([{}, {"out": None}], "out: True there, False here"),
     ],
-    ids=["data", "columns", "settings", "length", "folder"],
+    ids=["data", "columns", "settings", "length", "folder", "memory"],
 )
 def test_what_one_host_refuses_stops_all(jobs, message, tmp_path):
-    jobs = [{**job, "out": str(tmp_path / job.get("out", "run"))} for job in jobs]
+    folders = [job.get("out", "run") for job in jobs]
+    jobs = [{**job, "out": folder and str(tmp_path / folder)} for job, folder in zip(jobs, folders, strict=True)]
     with hosts(2, jobs, name="dmala") as processes:
         said = ends(processes)
     assert all(code != 0 and message.split(" there")[0][:20] in errors for _, errors, code in said), said
     assert any(message in errors for _, errors, _ in said), said
+    assert not [*tmp_path.glob("*/run.toml")]  # nothing was begun
 
 
 def test_more_hosts_than_agents_are_refused():

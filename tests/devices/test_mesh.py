@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 import consilience as cs
+from consilience.runtimes.devices.arrays import MeshArrays
+from consilience.runtimes.moments import Accumulated, nothing_accumulated
 
 from .problem import DIMENSION, POSTERIOR, sample, shard_of
 
@@ -148,3 +150,13 @@ def test_the_agent_that_cannot_start_is_named():
 def test_a_function_that_gives_an_agent_nothing():
     with pytest.raises(ValueError, match="agent 3 has no examples"):
         sample("dmala", UNEVEN, shards=lambda agent: {k: v[: 5 * (agent != 3)] for k, v in shard_of(agent).items()})
+
+
+def test_moments_begin_where_they_stay():
+    """Zeros of all agents on one device would need the room that a mesh is there to do without."""
+    arrays = MeshArrays(tuple(jax.devices()[:5]), 7)
+    by_agent = arrays.form(jax.ShapeDtypeStruct((2, 7, 3), jnp.float32), 1)
+    found = nothing_accumulated(Accumulated(arrays.form(jax.ShapeDtypeStruct((), jnp.int32), None), by_agent, by_agent))
+    for values in (found.mean, found.squares):
+        assert values.shape == (2, 10, 3) and not np.asarray(values).any()
+        assert {shard.data.shape for shard in values.addressable_shards} == {(2, 2, 3)}

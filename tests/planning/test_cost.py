@@ -8,6 +8,7 @@ import consilience as cs
 from consilience.planning.cost import COMPUTE, LATENCY, MEASURED, Constants, Roads, bytes_on_the_wire
 from consilience.planning.demand import Asked, Demand
 from consilience.planning.links import Links
+from consilience.runtimes.peers.wire import HEADER
 
 SLOW = Constants(hop=3e-4, hop_byte=2e-9, message=4e-4, message_byte=1e-9, room_byte=0.0, noise_byte=0.0)
 ITERATION = (
@@ -50,6 +51,7 @@ class Agent:
     def send(self, to, size):
         for place, other in enumerate(sorted(to)):
             self.time += SLOW.further(size) if place else 0.0
+            self.crew.sent[self.index] += size + HEADER.size
             latency, bandwidth = self.crew.speeds[frozenset((self.index, other))]
             wire = latency + 8 * bytes_on_the_wire(size) / bandwidth
             wire += self.crew.windows[self.index, other].held_up(self.time, size, latency, bandwidth)
@@ -102,6 +104,7 @@ class Crew:
         speeds = zip(links.latency, links.bandwidth, strict=True)
         self.speeds = {frozenset(edge): speed for edge, speed in zip(network.edges, speeds, strict=True)}
         self.ends = {agent: [] for agent in range(network.size)}
+        self.sent = np.zeros(network.size)
 
     def run(self, gradients, iterations):
         running = [Agent(self, agent).program(gradients, iterations) for agent in range(self.network.size)]
@@ -122,10 +125,12 @@ def test_an_iteration_takes_as_long_as_agents_that_send_and_wait(network, seed):
     edges = len(network.edges)
     links = Links(random.uniform(0.0, 0.05, edges), random.uniform(1e6, 1e8, edges))
     roads, gradients = Roads(network, links, SLOW), 0.003
-    ends = Crew(network, links).run(gradients, 4)
+    crew = Crew(network, links)
+    ends = crew.run(gradients, 4)
     cost = roads.iteration(Demand(ITERATION, 1.0, 4, 0), gradients)
     assert cost.seconds == pytest.approx((ends[3] - ends[1]) / 2, rel=1e-9)
     assert cost.parts[COMPUTE] <= gradients * (1 + 1e-9)
+    np.testing.assert_allclose(4 * roads.sent(*ITERATION), crew.sent)
     once = Crew(network, links).run(0.0, 1)
     assert roads.alone(*ITERATION).seconds == pytest.approx(once[0], rel=1e-9)
 

@@ -49,16 +49,30 @@ def test_an_agent_sends_its_part_of_the_traffic_and_headers():
         messages, size = messages + sent, size + sent * each.message_bytes
     assert found.messages == pytest.approx(messages)
     assert found.megabytes_per_agent == pytest.approx((size + HEADER.size * messages) / RING.size / 1e6)
-    assert found.most_megabytes >= found.megabytes_per_agent
+
+
+def test_the_busiest_agent_of_a_star_has_the_state_to_send_to_all():
+    network, dimension = cs.Network.star(6), 650
+    found = of(cs.mala(), network=network, dimension=dimension)
+    both, digest, state = demand_of(cs.mala(), network, dimension).collectives
+    assert (both.times, digest.times, state.times) == (2, 1, 1) and digest.message_bytes < 100 < state.message_bytes
+    hub = 5 * (both.message_bytes + state.message_bytes + 2 * HEADER.size)
+    flood, tree = BETWEEN_CHUNKS
+    hub += (
+        5
+        * (network.diameter * (flood.message_bytes + HEADER.size) + tree.message_bytes + HEADER.size)
+        / (found.draws_at_once)
+    )
+    assert found.most_megabytes == pytest.approx(hub / 1e6)
 
 
 def test_draws_of_half_a_second_share_an_agreement():
     cost, agreement = Cost(np.array([0.1, 0, 0, 0])), Cost(np.array([0.3, 0, 0, 0]))
-    both, at_once = per_draw(cost, agreement, 0.0, 1000)
-    assert at_once == int(CHUNK_SECONDS / 0.1)
-    assert both.seconds == pytest.approx(0.1 + 0.3 / at_once)
-    assert per_draw(cost, agreement, 0.0, 2)[1] == 2
-    assert per_draw(Cost(np.array([9.0, 0, 0, 0])), agreement, 0.0, 2)[1] == 1
+    both, at_once = per_draw(cost, agreement, lambda draws: 0.002 * draws, 1000)
+    assert at_once == int((CHUNK_SECONDS - 0.002) / 0.1)
+    assert both.seconds == pytest.approx(0.1 + 0.002 + 0.3 / at_once)
+    assert per_draw(cost, agreement, lambda _: 0.0, 2)[1] == 2
+    assert per_draw(Cost(np.array([9.0, 0, 0, 0])), agreement, lambda _: 0.0, 2)[1] == 1
 
 
 def test_effective_draws_are_of_all_chains():
@@ -77,6 +91,7 @@ def test_replicated_chains_need_the_tree_and_averages_take_what_is_fastest():
             assert way.rounds == plan[way.method].rounds
     gossip = {way.purpose: way.method for way in of(cs.dmala()).methods if way.is_best}
     assert gossip == {"average of a vector": "finite-time", "decision": "flooding"}
+    assert next(way.rounds for way in of(cs.dmala(rounds=2)).methods if way.note == "what dmala is set to") == 2
     hub = cs.Network.star(200)  # where the finite-time polynomial is spoilt by rounding
     assert next(way.method for way in of(cs.dmala(), network=hub).methods if way.is_best) == "tree"
 

@@ -1,5 +1,7 @@
 """Closed forms against networks that are built."""
 
+from functools import partial
+
 import pytest
 
 import consilience as cs
@@ -45,6 +47,6 @@ def test_a_draw_costs_what_it_does_agent_by_agent(family, sampler):
     demand = demand_of(sampler, network, 1000)
     roads = Roads(network, Links.alike(network, latency, bandwidth), constants)
     iteration, agreement = roads.iteration(demand, gradient), roads.alone(*BETWEEN_CHUNKS)
-    exact, _ = per_draw(iteration, agreement, constants.chunk(demand), demand.draws_of_a_chunk)
+    exact, _ = per_draw(iteration, agreement, partial(constants.chunk, demand), demand.draws_of_a_chunk)
     closed = predict_size(size, demand, latency, bandwidth, gradient, constants)
     assert closed.seconds == pytest.approx(exact.seconds, rel=0.1)

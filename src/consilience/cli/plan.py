@@ -103,11 +103,11 @@ def plan(
         built = _sampler(sampler, changes or [], trial)
         network = _network(spec, made, weights, seed)
         asked = _asked(network, built, trial, dimension, chains, evaluations, ess_per_draw)
-        roads = _links(network, latency, bandwidth, links)
+        speeds = _links(network, latency, bandwidth, links)
         gradient = seconds("--gradient-time", gradient_time)
         found = predict(
             asked.network,
-            roads,
+            speeds,
             asked.sampler,
             asked.dimension,
             chains=asked.chains,
@@ -117,10 +117,10 @@ def plan(
         )
         assumptions = _assumptions(asked, gradient, found)
         if figure is not None:
-            _draw(figure, asked, roads, gradient, found)
+            _draw(figure, asked, speeds, gradient, found)
     facts = {
         "network": asked.network.name,
-        "links": str(roads),
+        "links": str(speeds),
         "sampler": asked.sampler.name,
         "dimension": asked.dimension,
         "chains": asked.chains,
@@ -139,7 +139,7 @@ def plan(
 
 
 @dataclass(frozen=True)
-class Asked:
+class Wanted:
     """What is to be predicted, and where its numbers come from."""
 
     network: Network
@@ -181,7 +181,7 @@ def _asked(
     chains: int | None,
     evaluations: float | None,
     ess_per_draw: float | None,
-) -> Asked:
+) -> Wanted:
     """The options, and where they leave something out, what a trial has shown."""
     origins: list[str] = []
     if dimension is None:
@@ -197,7 +197,9 @@ def _asked(
     if isinstance(sampler, NUTS) and evaluations is None:
         if trial is not None and trial.evaluations is not None:
             evaluations = trial.evaluations
-            origins.append(f"{evaluations:.1f} gradients a draw, those of the longest chain: as in the run.")
+            found = f"{evaluations:.1f} gradients a draw, those of the longest chain"
+            thinned = f"At least {found}: of the run's draws, which are thinned, averages are known."
+            origins.append(thinned if trial.are_averages else f"{found}: as in the run.")
         else:
             evaluations = ASSUMED_EVALUATIONS
             origins.append(
@@ -212,7 +214,7 @@ def _asked(
         ess_per_draw = trial.ess_per_draw
         origins.append(f"{ess_per_draw:.2g} effective draws in a draw of a chain, by the slowest parameter of the run.")
     chains = chains or (1 if trial is None else trial.chains)
-    return Asked(network, sampler, dimension, chains, evaluations, ess_per_draw, tuple(origins))
+    return Wanted(network, sampler, dimension, chains, evaluations, ess_per_draw, tuple(origins))
 
 
 def _links(network: Network, latency: str | None, bandwidth: str | None, file: Path | None) -> Links:
@@ -231,7 +233,7 @@ def _links(network: Network, latency: str | None, bandwidth: str | None, file: P
 # --- what is said -----------------------------------------------------------------------------------------------
 
 
-def _assumptions(asked: Asked, gradient: float, found: Prediction) -> list[str]:
+def _assumptions(asked: Wanted, gradient: float, found: Prediction) -> list[str]:
     told = [*asked.origins]
     if not gradient:
         told.append("Gradients take no time: say how long one takes, --gradient-time 2ms.")
@@ -288,6 +290,8 @@ def _time(seconds: float) -> str:
 
 
 def _size(megabytes: float) -> str:
+    if megabytes < 1e-3:
+        return f"{1e6 * megabytes:.0f} B"
     return f"{megabytes:,.3g} MB" if megabytes >= 1 else f"{1e3 * megabytes:.3g} kB"
 
 
@@ -298,7 +302,7 @@ def _check_figure(path: Path) -> None:
         raise ValueError(f"--figure {path}: what is drawn is {', '.join(PICTURES)}. Write --figure {right}.")
 
 
-def _draw(path: Path, asked: Asked, links: Links, gradient: float, found: Prediction) -> None:
+def _draw(path: Path, asked: Wanted, links: Links, gradient: float, found: Prediction) -> None:
     sampler = asked.sampler
 
     def rounds(size: Size) -> int:

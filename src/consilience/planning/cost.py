@@ -25,7 +25,8 @@ import numpy as np
 
 from ..network import Network
 from ..runtimes.peers.wire import HEADER
-from .demand import Asked, Demand
+from ..runtimes.traffic import Kind
+from .demand import Asked, Demand, in_turns
 from .links import Links
 from .windows import PACKET, PACKET_HEADERS, Windows
 
@@ -58,8 +59,9 @@ class Constants(NamedTuple):
     def further(self, size: int) -> float:
         return self.message + self.message_byte * size
 
-    def chunk(self, demand: Demand) -> float:
-        return self.room_byte * demand.room_of_a_chunk + self.noise_byte * demand.noise_of_a_chunk
+    def chunk(self, demand: Demand, draws: int) -> float:
+        """An agent's work for a chunk of so many draws, besides the draws."""
+        return self.room_byte * demand.room_of_a_chunk + self.noise_byte * demand.noise_of_a_chunk(draws)
 
 
 MEASURED = Constants(**json.loads(Path(__file__).with_name("constants.json").read_text(encoding="utf-8")))
@@ -134,26 +136,40 @@ class Roads:
         """Until the last agent has done with them, where all begin at once."""
         return Cost(_latest(self._after(*self._start(), collectives)))
 
+    def sent(self, *collectives: Asked) -> np.ndarray:
+        """Bytes that every agent sends for them, headers of messages included."""
+        up, down, gossip = (self._messages(rounds) for rounds in (self._up, self._down, [self._gossip]))
+        found = np.zeros(self.network.size)
+        for (kind, times, size), ups, downs in in_turns(collectives):
+            count = ups * up + downs * down if kind == "tree pass" else times * self._rounds(kind) * gossip
+            found += count * (size + HEADER.size)
+        return found
+
+    def _messages(self, rounds: list[_Round]) -> np.ndarray:
+        """That every agent sends in them."""
+        counts = [np.bincount(each.sender, minlength=self.network.size) for each in rounds]
+        return np.sum(counts, axis=0, initial=0.0) * np.ones(self.network.size)
+
     def _start(self) -> tuple[np.ndarray, Windows]:
         return np.zeros((self.network.size, len(PARTS))), Windows(self._directions)
 
     # --- clocks ----------------------------------------------------------------------------------------------
 
     def _after(self, clocks: np.ndarray, windows: Windows, collectives: Sequence[Asked]) -> np.ndarray:
-        """Passes over the tree go up and down in turns."""
-        is_up = True
-        for kind, times, size in collectives:
+        for (kind, times, size), ups, downs in in_turns(collectives):
             if self.network.size == 1:
                 break
-            if kind == "tree pass" and times >= 2:
-                clocks = self._repeated(clocks, windows, [*self._up, *self._down], size, times / 2)
-            elif kind == "tree pass":
-                clocks = self._through(clocks, windows, self._up if is_up else self._down, size)
-                is_up = not is_up
+            if kind != "tree pass":
+                clocks = self._repeated(clocks, windows, [self._gossip], size, times * self._rounds(kind))
+            elif ups and downs:
+                clocks = self._repeated(clocks, windows, [*self._up, *self._down], size, ups)
             else:
-                rounds = times * (self.network.diameter if kind == "flood" else 1)
-                clocks = self._repeated(clocks, windows, [self._gossip], size, rounds)
+                clocks = self._through(clocks, windows, self._up if ups else self._down, size)
         return clocks
+
+    def _rounds(self, kind: Kind) -> int:
+        """Of gossip, that one such collective has."""
+        return self.network.diameter if kind == "flood" else 1
 
     def _repeated(
         self, clocks: np.ndarray, windows: Windows, rounds: list[_Round], size: int, times: float

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -43,6 +44,19 @@ class Asked(NamedTuple):
     message_bytes: int
 
 
+def in_turns(collectives: Iterable[Asked]) -> Iterator[tuple[Asked, float, float]]:
+    """With every pass over the tree how often it goes up, and down: single ones do so in turns, pairs do both."""
+    is_up = True
+    for each in collectives:
+        if each.kind != "tree pass":
+            yield each, 0.0, 0.0
+        elif each.times >= 2:
+            yield each, each.times / 2, each.times / 2
+        else:
+            yield each, each.times * is_up, each.times * (not is_up)
+            is_up = not is_up
+
+
 @dataclass(frozen=True)
 class Demand:
     """One iteration of all chains.
@@ -68,10 +82,10 @@ class Demand:
         """Bytes of it, filled anew for every chunk however few draws it has."""
         return self.draws_of_a_chunk * self.draw_bytes
 
-    @property
-    def noise_of_a_chunk(self) -> int:
-        """Bytes of random numbers, drawn for a block of iterations at a time."""
-        return noise_at_once(self.noise_bytes, BACKEND) * self.noise_bytes
+    def noise_of_a_chunk(self, draws: int) -> int:
+        """Bytes of random numbers: they are drawn for a block of iterations at a time, the last one included."""
+        block = noise_at_once(self.noise_bytes, BACKEND)
+        return math.ceil(draws / block) * block * self.noise_bytes
 
     def traffic(self, network: Network) -> tuple[float, float, float]:
         """Rounds, messages and bytes of all agents, as the `simulate` runtime counts them."""

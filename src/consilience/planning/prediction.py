@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,8 +10,6 @@ import numpy as np
 from ..network import Network
 from ..network.plan import GOSSIP
 from ..runtimes.engine import CHUNK_SECONDS
-from ..runtimes.peers.wire import HEADER
-from ..runtimes.traffic import price
 from ..samplers import DMALA, Sampler
 from .cost import COMPUTE, MEASURED, PARTS, Constants, Cost, Roads
 from .demand import Asked, Demand, demand_of
@@ -20,6 +19,7 @@ MOST_WORK = 20_000_000  # agents × levels of the tree, which take about half a 
 # What agents agree on before a chunk of draws, and count after it: `Segment.pieces`.
 BETWEEN_CHUNKS = (Asked("flood", 1, 32), Asked("tree pass", 2, 24))
 SAME_BITS = "same bits everywhere"
+GIVEN = "gossip"  # of a number of rounds that is asked for, not worked out
 
 
 @dataclass(frozen=True)
@@ -95,18 +95,22 @@ def predict(
     demand = demand_of(sampler, network, dimension, chains, evaluations)
     roads = Roads(network, links, constants)
     agreement = roads.alone(*BETWEEN_CHUNKS)
-    own = constants.chunk(demand) if chunk_seconds is None else chunk_seconds
+
+    def own(draws: int) -> float:
+        return constants.chunk(demand, draws) if chunk_seconds is None else chunk_seconds
+
     iteration, most = roads.iteration(demand, gradient_seconds), demand.draws_of_a_chunk
     cost, at_once = per_draw(iteration, agreement, own, most)
     if at_once == 1:  # then nothing long is sent between two draws, for so long
-        iteration = roads.iteration(demand, gradient_seconds, quiet_seconds=agreement.seconds + own)
+        iteration = roads.iteration(demand, gradient_seconds, quiet_seconds=agreement.seconds + own(1))
         cost, at_once = per_draw(iteration, agreement, own, most)
-    sent = replace(
-        demand,
-        collectives=(*demand.collectives, *(each._replace(times=each.times / at_once) for each in BETWEEN_CHUNKS)),
+    rounds, messages, _ = (
+        of_draw + of_chunk / at_once
+        for of_draw, of_chunk in zip(
+            demand.traffic(network), replace(demand, collectives=BETWEEN_CHUNKS).traffic(network), strict=True
+        )
     )
-    rounds, messages, _ = sent.traffic(network)
-    by_agent = _sent_by_agent(network, sent)
+    by_agent = roads.sent(*demand.collectives) + roads.sent(*BETWEEN_CHUNKS) / at_once
     seconds = cost.seconds
     return Prediction(
         seconds=seconds,
@@ -124,33 +128,19 @@ def predict(
     )
 
 
-def per_draw(iteration: Cost, agreement: Cost, chunk_seconds: float, most: int) -> tuple[Cost, int]:
+def per_draw(iteration: Cost, agreement: Cost, chunk_seconds: Callable[[int], float], most: int) -> tuple[Cost, int]:
     """A draw and its part of what happens once in a chunk; and how many draws a chunk has.
 
     Args:
       agreement: on a chunk.
-      chunk_seconds: of an agent's own work for one.
+      chunk_seconds: of an agent's own work for one of so many draws.
       most: draws that there is room for.
     """
     pace = iteration.seconds
-    at_once = most if pace == 0 else max(1, min(most, int((CHUNK_SECONDS - chunk_seconds) / pace)))
+    at_once = most if pace == 0 else max(1, min(most, int((CHUNK_SECONDS - chunk_seconds(1)) / pace)))
     own = np.zeros(len(PARTS))
-    own[COMPUTE] = chunk_seconds
+    own[COMPUTE] = chunk_seconds(at_once)
     return Cost(iteration.parts + (agreement.parts + own) / at_once), at_once
-
-
-def _sent_by_agent(network: Network, demand: Demand) -> np.ndarray:
-    """Bytes, headers included."""
-    found = np.zeros(network.size)
-    if network.size == 1:
-        return found
-    tree = network.tree
-    children = np.bincount([parent for parent in tree.parent if parent >= 0], minlength=network.size)
-    passes = (np.arange(network.size) != tree.root).astype(float) + children  # one up, one down
-    for kind, times, size in demand.collectives:
-        each = passes / 2 if kind == "tree pass" else network.degrees * price(network, kind)[0]
-        found += times * each * (size + HEADER.size)
-    return found
 
 
 def _methods(network: Network, roads: Roads, sampler: Sampler, demand: Demand) -> list[Method]:
@@ -159,7 +149,7 @@ def _methods(network: Network, roads: Roads, sampler: Sampler, demand: Demand) -
         return []
     known = {row.method: row.rounds for row in network.plan().rows}
     sums = [each.message_bytes for each in demand.collectives if each.kind == "tree pass" and each.times >= 2]
-    averages = [each.message_bytes for each in demand.collectives if each.kind == "gossip"]
+    averages = [each for each in demand.collectives if each.kind == "gossip"]
     floods = [each.message_bytes for each in demand.collectives if each.kind == "flood"]
     found: list[Method] = []
 
@@ -168,7 +158,7 @@ def _methods(network: Network, roads: Roads, sampler: Sampler, demand: Demand) -
         for method, note in notes.items():
             rounds = network.tree.rounds if method == "tree" else known[method]
             asked = Asked("tree pass", 2, size) if method == "tree" else Asked("gossip", rounds, size)
-            sent = _sent_by_agent(network, replace(demand, collectives=(asked,))).mean() / 1e6
+            sent = roads.sent(asked).mean() / 1e6
             ways.append(Method(purpose, method, rounds, roads.alone(asked).seconds, float(sent), False, note))
         best = ways[0] if exact else min(ways, key=lambda way: way.seconds)
         found.extend(sorted((replace(way, is_best=way is best) for way in ways), key=lambda way: not way.is_best))
@@ -179,8 +169,12 @@ def _methods(network: Network, roads: Roads, sampler: Sampler, demand: Demand) -
         there = {method: note for method, note in notes.items() if method in known}
         add("sum of gradients", max(sums), there, exact=True)
     elif isinstance(sampler, DMALA):
-        chosen = GOSSIP if GOSSIP in known else "finite-time"
-        add("average of a vector", max(averages), {chosen: "what dmala does", "tree": "exact: what mala does"})
+        done = max(averages, key=lambda each: each.message_bytes)
+        chosen, note = GOSSIP if GOSSIP in known else "finite-time", "what dmala does"
+        if done.times != known[chosen]:
+            chosen, note = GIVEN, "what dmala is set to"
+            known[GIVEN] = round(done.times)
+        add("average of a vector", done.message_bytes, {chosen: note, "tree": "exact: what mala does"})
     if floods:
         add("decision", max(floods), {"flooding": "nothing is rounded", "tree": SAME_BITS})
     return found

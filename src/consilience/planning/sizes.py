@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -142,5 +143,5 @@ def predict_size(
     iteration = sum(map(collective, demand.collectives), np.zeros(len(PARTS)))
     iteration[COMPUTE] += demand.evaluations * gradient_seconds
     agreement = sum(map(collective, BETWEEN_CHUNKS), np.zeros(len(PARTS)))
-    chunk = constants.chunk(demand)
+    chunk = partial(constants.chunk, demand)
     return per_draw(Cost(iteration), Cost(agreement), chunk, demand.draws_of_a_chunk)[0]

@@ -20,6 +20,7 @@ class Trial:
     Attributes:
       sampler: its name and settings, as a run's file has them.
       evaluations: gradients of a draw, those of the longest chain, on average; None where the sampler does not say.
+      are_averages: of several draws of each chain, so that a draw's longest chain had more.
       ess_per_draw: effective draws of the slowest parameter, in the bulk, in an iteration of one chain; None where too
         few draws are there to tell.
     """
@@ -28,6 +29,7 @@ class Trial:
     chains: int
     sampler: dict[str, Any]
     evaluations: float | None
+    are_averages: bool
     ess_per_draw: float | None
 
 
@@ -42,13 +44,20 @@ def trial_of(run: Run) -> Trial:
         chains=run.num_chains,
         sampler={"name": run.sampler.name, **_settings(run.facts["sampler"])},
         evaluations=None if steps is None else float(steps.max(axis=(1, 2)).mean()),
+        are_averages=run.thin > 1 and run.num_chains > 1,
         ess_per_draw=float(known.min()) / (run.num_draws * run.thin * run.num_chains) if known.size else None,
     )
 
 
 def _settings(text: str) -> dict[str, Any]:
     """Of a sampler as its folder has it, "HMC(step_size=0.1, ...)". Arrays change no message, and are left out."""
-    written = ast.parse(text, mode="eval").body
+    try:
+        written = ast.parse(text, mode="eval").body
+    except SyntaxError:
+        raise ValueError(
+            f"the run has a setting that is not recorded, {text}. Say what is to be planned, without --run: --sampler, "
+            f"--set and --dimension."
+        ) from None
     found = {}
     for keyword in written.keywords if isinstance(written, ast.Call) else []:
         try:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,32 +35,49 @@ def write_part(folder: Path, progress: Progress, agents: range, size: int, conte
     write_whole(place / f"{agents[0]}-{agents[-1]}-of-{size}.npz", content)
 
 
+class Whole(NamedTuple):
+    """A checkpoint of which all parts are there, from the first agents' to the last ones'."""
+
+    done: int
+    parts: tuple[Path, ...]
+
+
+def newest(folder: Path) -> Whole | None:
+    """The last whole checkpoint.
+
+    Hosts may be at work here. One that was looked at before its last part came, and one that was looked at when it was
+    being removed, since the other was whole by then, would be none: so none is believed when it is seen twice.
+    """
+    seen: list[Whole] | None = None
+    while True:
+        found = [Whole(int(place.name), tuple(_in_order(place))) for place in _all(folder)]
+        whole = [each for each in found if _is_whole(each.parts)]
+        if whole or found == seen:
+            return max(whole, default=None)
+        seen = found
+
+
 def drop_older(folder: Path) -> None:
     """Remove what a newer checkpoint has made useless: for one of the hosts to do."""
     whole = newest(folder)
     for place in _all(folder):
-        if whole is not None and int(place.name) < int(whole.name):
+        if whole is not None and int(place.name) < whole.done:
             shutil.rmtree(place, ignore_errors=True)
-
-
-def newest(folder: Path) -> Path | None:
-    """The last checkpoint of which all parts are there."""
-    return max(filter(_is_whole, _all(folder)), key=lambda place: int(place.name), default=None)
 
 
 def drop_unfinished(folder: Path) -> None:
     """Remove what came after the last whole checkpoint: it will be drawn again, perhaps in other parts."""
     whole = newest(folder)
     for place in _all(folder):
-        if whole is None or int(place.name) > int(whole.name):
+        if whole is None or int(place.name) > whole.done:
             shutil.rmtree(place)
 
 
 def read_parts(
-    place: Path, read: Callable[[Path], tuple[Progress, dict[str, np.ndarray]]]
+    parts: Sequence[Path], read: Callable[[Path], tuple[Progress, dict[str, np.ndarray]]]
 ) -> tuple[Progress, dict[str, np.ndarray]]:
     """A whole checkpoint: arrays (chain, agent, ...), and numbers that all agents have alike."""
-    found = [read(path) for path in _in_order(place)]
+    found = [read(path) for path in parts]
     progress, first = found[0]
     states = [state for _, state in found]
     return progress, {
@@ -69,7 +87,7 @@ def read_parts(
 
 
 def _all(folder: Path) -> list[Path]:
-    return [folder / PARTS / name for name in _names(folder / PARTS) if name.isdigit()]
+    return sorted(folder / PARTS / name for name in _names(folder / PARTS) if name.isdigit())
 
 
 def _names(folder: Path) -> list[str]:
@@ -85,10 +103,10 @@ def _in_order(place: Path) -> list[Path]:
     return [place / name for name in sorted(names, key=lambda name: int(name.split("-")[0]))]
 
 
-def _is_whole(place: Path) -> bool:
-    """Whether its parts go from the first agent to the last."""
+def _is_whole(parts: Sequence[Path]) -> bool:
+    """Whether they go from the first agent to the last."""
     reached, size = 0, 1
-    for path in _in_order(place):
+    for path in parts:
         first, last, size = map(int, re.findall(r"\d+", path.stem))
         if first != reached:
             return False

@@ -20,6 +20,7 @@ from .store import DRAWS, RUN, AgreedStore, Store, read_checkpoint, read_run
 
 PATIENCE = 120  # seconds, with a host that has as much to do
 PARTS_PATIENCE = 5  # with hosts that have written as much, before progress is reported later
+SIGHT_PATIENCE = 30  # until a host sees what another has made
 POLL = 0.05
 
 
@@ -36,10 +37,17 @@ class SharedStore(AgreedStore):
 
     def _open(self, network: Network, resume: bool) -> None:
         self._size = network.size
+        is_new = not (self.folder / RUN).exists()
         self._hosts.together(lambda: Store._open(self, network, resume) if self._hosts.is_first else None)
         created = self._hosts.gather(self.identity["created"])[0]
-        self._hosts.together(lambda: self._find(created))
-        self._agree_where_it_stands()
+        try:
+            self._hosts.together(lambda: self._find(created))
+            self._agree_where_it_stands()
+        except BaseException:
+            self.finish("interrupted")
+            if is_new and self._hosts.is_first:
+                (self.folder / RUN).unlink()  # or the same line, put right, would be refused
+            raise
 
     def _agree_where_it_stands(self) -> None:
         """On network file systems some hosts may see a while later what others have written."""
@@ -58,11 +66,14 @@ class SharedStore(AgreedStore):
 
     def _find(self, created: str) -> None:
         """What the first host has opened."""
-        if not (self.folder / RUN).exists() or read_run(self.folder)["created"] != created:
-            raise ValueError(
-                f"{shown(self.folder)} is not the folder that the first host sees under this name. Name one that all "
-                f"hosts share."
-            )
+        deadline = time.monotonic() + SIGHT_PATIENCE
+        while not (self.folder / RUN).exists() or read_run(self.folder)["created"] != created:
+            if time.monotonic() > deadline:
+                raise ValueError(
+                    f"{shown(self.folder)} is not the folder that the first host sees under this name. Name one that "
+                    f"all hosts share."
+                )
+            time.sleep(POLL)
         self.progress, self.snapshot = read_checkpoint(self.folder)
 
     def _take_over(self) -> None:
@@ -89,24 +100,23 @@ class SharedStore(AgreedStore):
         if self._is_writer:
             super().append(chunk, first)
 
-    def save(self, progress: Progress, state: dict[str, np.ndarray]) -> bool:
-        """It is safe once the others have saved their parts too: they are about to."""
-        super().save(progress, state)
-        deadline = time.monotonic() + PARTS_PATIENCE
-        while self._agents is not None and time.monotonic() < deadline:
-            whole = newest(self.folder)
-            if whole is not None and int(whole.name) >= count(progress):
-                return True
-            time.sleep(POLL)
-        return self._agents is None
-
-    def _write_checkpoint(self, progress: Progress, content: bytes) -> None:
+    def _write_checkpoint(self, progress: Progress, content: bytes) -> bool:
         if self._agents is not None:
             write_part(self.folder, progress, self._agents, self._size, content)
             if self._hosts.is_first:
                 drop_older(self.folder)
-        elif self._hosts.is_first:
-            super()._write_checkpoint(progress, content)
+            return self._is_whole(progress)
+        return not self._hosts.is_first or super()._write_checkpoint(progress, content)
+
+    def _is_whole(self, progress: Progress) -> bool:
+        """Whether the others have saved their parts too: they are about to."""
+        deadline = time.monotonic() + PARTS_PATIENCE
+        while time.monotonic() < deadline:
+            whole = newest(self.folder)
+            if whole is not None and whole.done >= count(progress):
+                return True
+            time.sleep(POLL)
+        return False
 
     def _shape(self, values: np.ndarray) -> tuple[int, ...]:
         planned, chains, copies, *rest = super()._shape(values)

@@ -149,17 +149,19 @@ class Store:
         return snapshot() if is_due or at_once else None
 
     def save(self, progress: Progress, state: dict[str, np.ndarray]) -> bool:
-        """Save how far the run has come, and the state to go on from."""
+        """Save how far the run has come, and the state to go on from. Returns whether that is safe."""
         began = time.perf_counter()
         facts = np.frombuffer(json.dumps(asdict(progress)).encode(), np.uint8)
-        self._write_checkpoint(progress, _npz({"progress": facts, **state}))
+        is_safe = self._write_checkpoint(progress, _npz({"progress": facts, **state}))
         self.progress = progress
         self._saved = time.perf_counter()
         self._cost = self._saved - began
-        return True
+        return is_safe
 
-    def _write_checkpoint(self, progress: Progress, content: bytes) -> None:
+    def _write_checkpoint(self, progress: Progress, content: bytes) -> bool:
+        """Whether it is safe now."""
         write_whole(self.folder / CHECKPOINT, content)
+        return True
 
     def finish(self, status: str) -> None:
         """Say how the run ended, and let go of the folder."""
@@ -215,7 +217,10 @@ class AgreedStore(Store):
     def state(
         self, snapshot: Callable[[], dict[str, np.ndarray]], at_once: bool = False
     ) -> dict[str, np.ndarray] | None:
-        return snapshot() if at_once else None
+        if not at_once:
+            return None
+        self._saved = np.inf  # until it has been saved it is not due again
+        return snapshot()
 
 
 class DiskStats(Mapping[str, np.ndarray]):
@@ -272,14 +277,14 @@ def read_checkpoint(folder: Path) -> tuple[Progress, Mapping[str, np.ndarray] | 
     found: tuple[Progress, Mapping[str, np.ndarray] | None] = (Progress(), None)
     if (folder / CHECKPOINT).exists():
         found = _read_state(folder / CHECKPOINT)
-    parts = newest(folder)
-    while parts is not None and int(parts.name) > count(found[0]):
+    whole = newest(folder)
+    while whole is not None and whole.done > count(found[0]):
         try:
-            return read_parts(parts, _read_state)
+            return read_parts(whole.parts, _read_state)
         except ValueError:
-            if newest(folder) == parts:
+            before, whole = whole, newest(folder)
+            if whole == before:  # no newer one has taken its place
                 raise
-        parts = newest(folder)  # a newer one has taken its place meanwhile
     return found
 
 

@@ -28,7 +28,7 @@ from ..posterior import check_start
 from .fingerprint import fingerprint
 from .lanes import Exchange
 from .loop import Inputs, Model, advance_all, buffer_of, move_all, noise_shape, see, start_all, start_values_all
-from .moments import MOMENTS, Accumulated, nothing_accumulated, read_moments
+from .moments import MOMENTS, Accumulated, form_of, nothing_accumulated, read_moments
 from .snapshot import from_arrays, to_arrays
 from .traffic import Traffic, price
 
@@ -108,7 +108,6 @@ class Engine:
             block=noise_at_once(noise_bytes, jax.default_backend()),
             place=place,
         )
-        self._none = moments
         self.state, self.moments = self._placed(state, moments)  # their forms; `begin` fills them
         self._compiled = _cached(self.program, self._compile)
         self._seconds_per_iteration: float | None = None
@@ -160,7 +159,7 @@ class Engine:
         """Go to the start."""
         self.state = self._compiled.start(self.inputs, self._positions)
         if self.moments is not None:
-            self.moments = jax.tree.map(lambda none, like: self._put(np.array(none), like), self._none, self.moments)
+            self.moments = nothing_accumulated(self.moments)
 
     def _charge_start(self, exchanges: list[Exchange]) -> None:
         """Count what the agents sent before their first iteration."""
@@ -278,7 +277,7 @@ def trace(model: Model, inputs: Inputs, positions: jax.Array, *observe: Callable
         inputs, noise, state
     )
     lanes = state.position.shape[:-1]  # chains, and agents where each has a copy
-    moments = None if model.averaged is None else nothing_accumulated(lanes, model.averaged.layout)
+    moments = None if model.averaged is None else form_of(lanes, model.averaged.layout)
     seen = jax.make_jaxpr(partial(see, model))(buffer_of(1, state.position), moments, jnp.int32(1))
     return Traced((start, move, seen), state, noise, info, moments)
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeVar
 
 import jax
 import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
 
 T = TypeVar("T")
 LEAST_BYTES = 64  # of a message: lengths are rounded up to powers of two, so that few are compiled
@@ -47,10 +50,11 @@ class Hosts:
         return [json.loads(row.tobytes()) for row in rows]
 
     def _of_all(self, values: np.ndarray) -> np.ndarray:
-        from jax.experimental import multihost_utils
-
+        """Rows, as many as there are hosts."""
+        by_host, to_all = _ways(self.count)
         try:
-            return np.asarray(multihost_utils.process_allgather(values)).reshape(self.count, -1)
+            rows = jax.make_array_from_process_local_data(by_host, values[None], (self.count, len(values)))
+            return np.asarray(to_all(rows).addressable_data(0))
         except Exception as error:  # jax has several
             raise LostHostError(str(error)) from error
 
@@ -84,6 +88,14 @@ class Hosts:
             jax.distributed.shutdown()
 
 
+@cache
+def _ways(hosts: int) -> tuple[NamedSharding, Callable[[jax.Array], jax.Array]]:
+    """A row on each host, and from there to all: over one device of each, since hosts may have different numbers."""
+    first = {device.process_index: device for device in reversed(jax.devices())}
+    mesh = Mesh(np.array([first[host] for host in range(hosts)]), ("hosts",))
+    return NamedSharding(mesh, P("hosts")), jax.jit(lambda rows: rows, out_shardings=NamedSharding(mesh, P()))
+
+
 def is_known_to_all(error: BaseException) -> bool:
     """Whether all hosts have stopped for it, so that none waits for another."""
     return vars(error).get(KNOWN_TO_ALL, False)
@@ -105,10 +117,9 @@ def join(coordinator: str | None = None, hosts: int | None = None, host: int | N
         )
     if hosts is not None and host is not None and not 0 <= host < hosts:
         raise ValueError(f"host = {host}: of {hosts} hosts the first is 0 and the last {hosts - 1}.")
-    if coordinator is not None and not coordinator.rpartition(":")[2].isdecimal():
-        raise ValueError(
-            f"coordinator = {coordinator!r}: a name and a port are needed, for example {coordinator}:7460."
-        )
+    name, _, port = (coordinator or "").rpartition(":")
+    if coordinator is not None and not (name and port.isdecimal()):
+        raise ValueError(f"coordinator = {coordinator!r}: a name and a port are needed, for example first-host:7460.")
     jax.config.update("jax_enable_preemption_service", False)  # it would swallow SIGTERM
     try:
         jax.distributed.initialize(coordinator, hosts, host, heartbeat_timeout_seconds=HEARTBEAT_SECONDS)

@@ -22,10 +22,15 @@ class Accumulated(NamedTuple):
     squares: Any  # Σ (x_k - mean)²
 
 
-def nothing_accumulated(lanes: tuple[int, ...], layout: Layout) -> Accumulated:
-    """Before the first value; there is one vector of `layout` for each of `lanes`."""
-    mean, squares = (jnp.zeros((*lanes, layout.dimension), layout.dtype) for _ in range(2))  # both are donated
-    return Accumulated(jnp.zeros((), jnp.int32), mean, squares)
+def form_of(lanes: tuple[int, ...], layout: Layout) -> Accumulated:
+    """Of what is accumulated; there is one vector of `layout` for each of `lanes`."""
+    vectors = jax.ShapeDtypeStruct((*lanes, layout.dimension), layout.dtype)
+    return Accumulated(jax.ShapeDtypeStruct((), jnp.int32), vectors, vectors)
+
+
+def nothing_accumulated(form: Accumulated) -> Accumulated:
+    """Before the first value: where the form says, and nowhere else, since no single device may have room for all."""
+    return Accumulated(*(jnp.zeros(each.shape, each.dtype, device=each.sharding) for each in form))
 
 
 def accumulate(so_far: Accumulated, value: jax.Array) -> Accumulated:

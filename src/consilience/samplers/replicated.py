@@ -16,7 +16,9 @@ sums and still round differently. Therefore
 
 They are compared at the end of an iteration, which is enough where no agent waits for another inside of one. Where they
 do, in processes of their own, every sum says for which step it is and where it was evaluated (`total(x, at=w)`): agents
-that have gone different ways could wait for each other for ever, and must be found out at their next message.
+that have gone different ways could wait for each other for ever, and must be found out at their next message. Hosts
+that share a mesh wait for each other in its own sums, which say nothing: their processors must be of one kind, and that
+is checked before they start.
 """
 
 from __future__ import annotations

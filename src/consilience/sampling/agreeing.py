@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
+
+import jax
 
 from .._types import Batch
 from ..network import Network
@@ -24,14 +28,30 @@ def check_sharing(hosts: Hosts, sampler: Sampler, out: Any) -> None:
 
 
 def settings_of(network: Network, sampler: Sampler, length: Length, out: Any) -> Table:
-    """What can be compared before anything is loaded or compiled."""
+    """What can be compared before anything is loaded or compiled.
+
+    Copies of one chain must be moved alike, and processors of different kinds may round differently: then one host
+    would go on where another has ended a trajectory, and wait for ever.
+    """
+    needs_alike = sampler.replicated and jax.default_backend() == "cpu"
     return {
+        "processor": processor() if needs_alike else "any",
         "run": asdict(length),
         "network": describe_network(network),
         "sampler": describe_sampler(sampler),
         "versions": surroundings(),
         "out": out is not None,
     }
+
+
+def processor() -> str:
+    """Its kind, by name where the system tells."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else f"{platform.machine()} {platform.processor()}".strip()
 
 
 def check_alike(hosts: Hosts, identity: Table) -> None:

@@ -16,7 +16,7 @@ from ..posterior import Layout, Posterior, Shard, check_posterior
 from ..posterior.layout import RESERVED
 from ..posterior.shards import stack_on_host
 from ..posterior.view import View, chosen
-from ..samplers import Sampler
+from ..samplers import OneShot, Sampler
 
 MOST_SEED = 2**32 - 1
 
@@ -121,8 +121,19 @@ def _check_dims(dims: Mapping[str, Sequence[str]], kept: Layout) -> None:
             )
 
 
-def averaged_view(layout: Layout, posterior: Posterior, moments: Any) -> View | None:
-    """What running moments are taken of."""
+def running_views(
+    layout: Layout, posterior: Posterior, sampler: Sampler, moments: Any, watch: Any
+) -> tuple[View | None, View | None]:
+    """What running moments are taken of, and what is recorded of their mean."""
+    averaged = _averaged_view(layout, posterior, moments)
+    if isinstance(sampler, OneShot) and averaged is not None:
+        raise ValueError(
+            f"{sampler.name} has its draws when all are there: it has no running moments. Leave out moments=."
+        )
+    return averaged, _watched_view(averaged, watch)
+
+
+def _averaged_view(layout: Layout, posterior: Posterior, moments: Any) -> View | None:
     if not callable(moments) and not isinstance(moments, bool):
         raise TypeError(f"moments = {moments!r}: True, False, or a function of the parameters.")
     if moments is False:
@@ -130,8 +141,7 @@ def averaged_view(layout: Layout, posterior: Posterior, moments: Any) -> View | 
     return View.of(layout, chosen(posterior.constrain, moments if callable(moments) else None), "moments")
 
 
-def watched_view(averaged: View | None, watch: Any) -> View | None:
-    """What is recorded of the running mean."""
+def _watched_view(averaged: View | None, watch: Any) -> View | None:
     if watch is None:
         return None
     if averaged is None:

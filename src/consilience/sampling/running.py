@@ -17,7 +17,7 @@ from ..posterior import Posterior
 from ..posterior.shards import own_shards
 from ..posterior.view import Keep, View
 from ..results import Run
-from ..results.identity import describe, surroundings
+from ..results.identity import Table, describe, surroundings
 from ..results.memory import Memory
 from ..results.shared import SharedStore
 from ..results.store import POSTERIOR, SUBPOSTERIORS, Store
@@ -27,7 +27,7 @@ from ..runtimes.moments import read_moments
 from ..samplers import OneShot, Sampler
 from .agreeing import check_alike, check_sharing, data_of_all, settings_of
 from .drawing import combine, draw, ending
-from .preparing import Length, averaged_view, prepare, watched_view
+from .preparing import Length, prepare, running_views
 
 
 def sample(
@@ -78,30 +78,23 @@ def sample(
       runtime: where agents live: `cs.Devices()`, on a mesh of devices, of this host or of several; None: as lanes of
         one array, on jax's default device. The chain is the same, but for how sums round.
     """
-    _check_arguments(posterior, network, sampler, runtime)
-    length = Length(num_samples, num_warmup, num_chains, thin, seed)
-    if resume and out is None:
-        raise ValueError('resume=True: say which run to go on with, out="runs/first".')
-
+    if not isinstance(runtime, Runtime | None):
+        raise TypeError(f"runtime = {runtime!r}: write runtime=cs.Devices(), or leave it out.")
     began = time.perf_counter()
     runtime = Simulate() if runtime is None else runtime
     hosts = runtime.hosts
+    hosts.together(lambda: _check_arguments(posterior, network, sampler, out, resume))
+    length = hosts.together(lambda: Length(num_samples, num_warmup, num_chains, thin, seed))
     own = hosts.together(lambda: runtime.agents(network.size))
-    check_sharing(hosts, sampler, out)
     check_alike(hosts, settings_of(network, sampler, length, out))
+    check_sharing(hosts, sampler, out)
     here = hosts.together(lambda: own_shards(shards, network.size, own))
     data = data_of_all(hosts, own, here)
     ready = hosts.together(
         lambda: prepare(posterior, here, network, sampler, length, init, keep, own.start, data["rows"])
     )
     posterior, layout, positions, sampler, view = ready.posterior, ready.layout, ready.starts, ready.sampler, ready.view
-    averaged = averaged_view(layout, posterior, moments)
-    watched = watched_view(averaged, watch)
-    if isinstance(sampler, OneShot) and averaged is not None:
-        raise ValueError(
-            f"{sampler.name} has its draws when all are there: it has no running moments. Leave out moments=."
-        )
-
+    averaged, watched = hosts.together(lambda: running_views(layout, posterior, sampler, moments, watch))
     # What a one-shot sampler draws first are not the posterior's draws: they are looked at once they are combined.
     drawn = View.of(layout) if isinstance(sampler, OneShot) else view
     engine = runtime.engine(
@@ -120,13 +113,7 @@ def sample(
     starts = np.asarray(positions)
     identity = describe(network, sampler, data, starts, *layouts, posterior.dims, engine.code, asdict(length))
     check_alike(hosts, identity)
-    sink: Memory | Store = Memory(num_samples)
-    if out is not None:
-        group = SUBPOSTERIORS if isinstance(sampler, OneShot) else POSTERIOR
-        folder = Path(out).expanduser().absolute()
-        store = Store if hosts.count == 1 else partial(SharedStore, hosts, None if sampler.replicated else own)
-        per_file = runtime.agents_per_file(network.size)
-        sink = store(folder, identity, network, drawn.layout, num_samples, group, resume, per_file)
+    sink = Memory(num_samples) if out is None else _store(out, resume, runtime, own, identity, network, sampler, drawn)
     label = (progress if isinstance(progress, str) else sampler.name) if progress and hosts.is_first else ""
     with ending(sink):
         done = draw(engine, sink, hosts, length, began, label)
@@ -134,6 +121,7 @@ def sample(
             done = combine(sampler, sink, view, network, done)
             sink.save(done, engine.snapshot() if out else {})
         hosts.wait()  # for the draws of the others
+    hosts.wait()  # for the first to have said so
     known: dict[str, Any] = {
         "sampler": sampler,
         "network": network,
@@ -162,7 +150,32 @@ def sample(
     )
 
 
-def _check_arguments(posterior: Any, network: Any, sampler: Any, runtime: Any) -> None:
+def _store(
+    out: str | Path,
+    resume: bool,
+    runtime: Runtime,
+    own: range,
+    identity: Table,
+    network: Network,
+    sampler: Sampler,
+    drawn: View,
+) -> Store:
+    """The run's folder, opened; `own`: the agents on this host."""
+    hosts = runtime.hosts
+    store = Store if hosts.count == 1 else partial(SharedStore, hosts, None if sampler.replicated else own)
+    return store(
+        Path(out).expanduser().absolute(),
+        identity,
+        network,
+        drawn.layout,
+        identity["run"]["num_samples"],
+        SUBPOSTERIORS if isinstance(sampler, OneShot) else POSTERIOR,
+        resume,
+        runtime.agents_per_file(network.size),
+    )
+
+
+def _check_arguments(posterior: Any, network: Any, sampler: Any, out: Any, resume: bool) -> None:
     """Refuse what is easily passed by mistake."""
     for name, value, kind, fix in (
         ("posterior", posterior, Posterior, "cs.Posterior(log_prior, log_likelihood)"),
@@ -170,8 +183,8 @@ def _check_arguments(posterior: Any, network: Any, sampler: Any, runtime: Any) -
     ):
         if not isinstance(value, kind):
             raise TypeError(f"{name} is a {type(value).__name__}; write {name}={fix}.")
-    if not isinstance(runtime, Runtime | None):
-        raise TypeError(f"runtime = {runtime!r}: write runtime=cs.Devices(), or leave it out.")
+    if resume and out is None:
+        raise ValueError('resume=True: say which run to go on with, out="runs/first".')
     if isinstance(sampler, type):
         name = getattr(sampler, "name", "nuts")
         raise TypeError(f"sampler is the class {sampler.__name__}, without settings; write sampler=cs.{name}(...).")

@@ -32,8 +32,8 @@ class Devices:
     them, sees to that, or your own `jax.distributed.initialize`. Every host then needs the data of its own agents only
     (`shards=` may be a function of an agent's number), and `out=` must be a folder that all hosts see.
 
-    More devices than agents are left idle, and so may some be where there are more than 256 of both: that many groups
-    of agents are kept together, on whatever devices, since their draws share files.
+    More devices than agents are left idle, and so may some be where there are more than 256 of both: from 512 agents on
+    they stay together in groups, 256 to 511 of them, on whatever devices, since their draws share files.
 
     Args:
       devices: so many of the devices, or these; None: all, on all hosts.

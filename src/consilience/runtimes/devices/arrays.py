@@ -92,7 +92,7 @@ class MeshArrays:
 
 
 def chosen_devices(devices: Sequence[jax.Device], size: int) -> tuple[jax.Device, ...]:
-    """As many of them as there are groups of agents to go round, the same number of every host."""
+    """As many of them as there are groups of agents to go round: of every host its share of them, at most."""
     hosts = sorted({device.process_index for device in devices})
     if len(hosts) < jax.process_count():
         raise ValueError(

@@ -11,7 +11,7 @@ between neighbouring devices are coloured, so that no two of one colour meet at 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -24,12 +24,12 @@ from ...consensus import EdgeLists, edge_lists
 from ...consensus.edges import Block
 from ...network import Network
 
-MOST_GROUPS = 256
+LEAST_GROUPS = 256  # where there are as many agents; fewer than twice as many
 
 
 def agents_per_group(size: int) -> int:
     """Agents that stay together on whatever devices: their draws share files."""
-    return max(1, size // MOST_GROUPS)
+    return max(1, size // LEAST_GROUPS)
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def _links(network: Network, placement: Placement) -> dict[tuple[int, int], list
     return {pair: sorted(agents) for pair, agents in found.items()}
 
 
-def _matchings(pairs: Sequence[tuple[int, int]] | dict[tuple[int, int], list[int]]) -> list[list[tuple[int, int]]]:
+def _matchings(pairs: Iterable[tuple[int, int]]) -> list[list[tuple[int, int]]]:
     """The pairs of neighbouring devices, both ways, by colour: in each, a device occurs in one pair at most."""
     graph = nx.Graph(sorted(pair for pair in pairs if pair[0] < pair[1]))
     colors = nx.greedy_color(nx.line_graph(graph)) if graph.number_of_edges() > 1 else dict.fromkeys(graph.edges, 0)

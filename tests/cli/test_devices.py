@@ -83,6 +83,7 @@ def test_on_two_devices_as_without(folder):
         (["--host", "0"], "--host is for several hosts. Write --devices cluster with it"),
         (["--devices", "cluster", "--coordinator", "here:1"], "hosts and host missing"),
         (["--devices", "cluster", "--coordinator", "here", "--hosts", "2", "--host", "0"], "a name and a port"),
+        (["--devices", "cluster", "--coordinator", "7460", "--hosts", "2", "--host", "0"], "a name and a port"),
         (["--devices", "cluster", "--coordinator", "here:1", "--hosts", "2", "--host", "2"], "the first is 0"),
     ],
 )

@@ -8,6 +8,8 @@ from typer.testing import CliRunner
 import consilience as cs
 from consilience.cli.app import app
 
+from .project import assert_refused
+
 
 def invoke(*arguments, columns=120):
     return CliRunner().invoke(app, ["network", *arguments], env={"COLUMNS": str(columns)})
@@ -66,10 +68,7 @@ def test_json_is_the_plan():
     ids=lambda value: str(value),
 )
 def test_bad_input_exits_with_2_and_the_right_line(arguments, message):
-    result = invoke(*arguments)
-    assert result.exit_code == 2
-    assert message in result.stderr
-    assert result.stdout == ""
+    assert_refused(invoke(*arguments), message)
 
 
 def test_help_shows_an_example():

@@ -147,8 +147,8 @@ class Roads:
 
     def _messages(self, rounds: list[_Round]) -> np.ndarray:
         """That every agent sends in them."""
-        counts = [np.bincount(each.sender, minlength=self.network.size) for each in rounds]
-        return np.sum(counts, axis=0, initial=0.0) * np.ones(self.network.size)
+        size = self.network.size
+        return sum((np.bincount(each.sender, minlength=size) for each in rounds), np.zeros(size))
 
     def _start(self) -> tuple[np.ndarray, Windows]:
         return np.zeros((self.network.size, len(PARTS))), Windows(self._directions)

@@ -35,22 +35,22 @@ def write_part(folder: Path, progress: Progress, agents: range, size: int, conte
     write_whole(place / f"{agents[0]}-{agents[-1]}-of-{size}.npz", content)
 
 
-class Whole(NamedTuple):
-    """A checkpoint of which all parts are there, from the first agents' to the last ones'."""
+class Saved(NamedTuple):
+    """A checkpoint, and the parts of it that are there, the first agents' first."""
 
     done: int
     parts: tuple[Path, ...]
 
 
-def newest(folder: Path) -> Whole | None:
+def newest(folder: Path) -> Saved | None:
     """The last whole checkpoint.
 
-    Hosts may be at work here. One that was looked at before its last part came, and one that was looked at when it was
-    being removed, since the other was whole by then, would be none: so none is believed when it is seen twice.
+    Hosts may be writing and removing meanwhile: a look may come too early to find the newer of two checkpoints whole,
+    and then too late to the older one. So that there is none counts only when a second look sees the same.
     """
-    seen: list[Whole] | None = None
+    seen: list[Saved] | None = None
     while True:
-        found = [Whole(int(place.name), tuple(_in_order(place))) for place in _all(folder)]
+        found = [Saved(int(place.name), tuple(_in_order(place))) for place in _all(folder)]
         whole = [each for each in found if _is_whole(each.parts)]
         if whole or found == seen:
             return max(whole, default=None)

@@ -7,6 +7,7 @@ import pytest
 
 import consilience as cs
 from consilience.experiments.targets import linear_regression
+from consilience.posterior import Layout
 from consilience.results import Run
 from consilience.results.run import Owner
 from consilience.runtimes.traffic import Traffic
@@ -18,7 +19,7 @@ RANDOM = np.random.default_rng(0)
 
 def made_up(kept: np.ndarray, sampler=None, **stats: np.ndarray) -> Run:
     """A run of given draws (draw, chain, copy, number)."""
-    layout = cs.sampling.Layout.of({"w": np.zeros(kept.shape[-1], np.float32)})
+    layout = Layout.of({"w": np.zeros(kept.shape[-1], np.float32)})
     network = RING if kept.shape[2] == 4 or (sampler and sampler.replicated) else cs.Network.complete(1)
     return Run(kept, stats, layout, sampler or cs.centralized_hmc(0.1), network, 1, 1, Traffic(), 1.0)
 
@@ -100,7 +101,7 @@ def test_what_never_varies_is_not_counted_among_what_was_not_looked_at():
 def test_without_draws_what_is_known_is_said_all_the_same():
     figures = {"is_divergent": np.ones((60, 2, 1)), "redone": np.zeros((60, 2, 1))}
     run = made_up(np.zeros((60, 2, 1, 1)), cs.nuts(), **figures)
-    run = replace(run, kept=run.kept[..., :0], layout=cs.sampling.Layout(None, (), (), ()))
+    run = replace(run, kept=run.kept[..., :0], layout=Layout(None, (), (), ()))
     text = said(run)
     assert text.startswith("No parameters were kept")
     assert "120 iterations diverged" in text
@@ -148,7 +149,7 @@ def test_how_far_agents_are_apart_and_that_a_sampler_is_biased():
 
 def test_agents_with_draws_of_their_own_are_one_sd_apart_however_many_they_are():
     draws = RANDOM.standard_normal((500, 2, 64, 3))
-    layout = cs.sampling.Layout.of({"w": np.zeros(3, np.float32)})
+    layout = Layout.of({"w": np.zeros(3, np.float32)})
     run = Run(draws, {}, layout, cs.dmala(), cs.Network.ring(64), 1, 1, Traffic(), 1.0)
     assert run.consensus_error == pytest.approx(np.sqrt(1 - 1 / 64), rel=0.02)
     draws[..., 1] = 3.0  # which tells nothing

@@ -70,4 +70,4 @@ lock: $(VENV)/.ready  ## resolve the newest versions into requirements.lock
 		--no-header --no-annotate --output-file requirements.lock --upgrade
 
 clean:  ## remove the environment and what was built
-	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .mypy_cache demo-output site
+	rm -rf $(VENV) .compiled build dist .pytest_cache .ruff_cache .mypy_cache demo-output site

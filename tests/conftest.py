@@ -1,13 +1,50 @@
-"""Shapes are checked here and nowhere else: every call inside samplers and consensus against its annotations."""
+"""What all tests share: shapes are checked, compiled code is kept, and no test may take long.
+
+Every call inside samplers and consensus is checked against its annotations, here and nowhere else.
+"""
+
+import os
+from importlib.metadata import version
+from pathlib import Path
+
+# For the processes that tests start, too. Most of the time of a test is the compiler's, and most of the compiler's is
+# spent on making code fast that runs for a second: without that it takes a fifth. XLA_FLAGS="" compiles as for users.
+FLAGS = "--xla_backend_optimization_level=0"
+if version("jaxlib").startswith("0.10."):
+    FLAGS += " --xla_cpu_use_fusion_emitters=false"  # later ones have no others, and end at a flag they do not know
+os.environ.setdefault("XLA_FLAGS", FLAGS)
+os.environ.setdefault("CONSILIENCE_COMPILED", str(Path(__file__).parent.parent / ".compiled"))
 
 import jax
 import matplotlib
 import pytest
 from jaxtyping import install_import_hook
 
+MOST_SECONDS = float(os.environ.get("CONSILIENCE_TEST_SECONDS", 60))  # of one test, with what it needs
+
 matplotlib.use("Agg")
 jax.config.update("jax_num_cpu_devices", 5)  # for tests of meshes; the others use the first
 install_import_hook(["consilience.samplers", "consilience.consensus"], "beartype.beartype")
+
+from consilience._compiled import keep_compiled_code  # noqa: E402
+
+keep_compiled_code()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Fail a test that takes too long: a suite that is slow is not run."""
+    report = (yield).get_result()
+    spent = item.stash[SPENT] = item.stash.get(SPENT, 0.0) + call.duration
+    if call.when == "call" and report.passed and spent > MOST_SECONDS and not item.get_closest_marker("soak"):
+        report.outcome = "failed"
+        report.longrepr = (
+            f"{item.nodeid} took {spent:.0f} s, more than {MOST_SECONDS:.0f} s. Make it smaller, share what it needs "
+            f"through a fixture, or mark it soak. CONSILIENCE_TEST_SECONDS=300 allows a slow machine more."
+        )
+
+
+SPENT = pytest.StashKey[float]()
 
 
 @pytest.fixture

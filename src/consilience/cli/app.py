@@ -10,6 +10,7 @@ import typer
 from rich.markup import escape
 
 from .. import __version__
+from .._compiled import keep_compiled_code
 from .demo import demo
 from .ending import EXIT_CODES
 from .init import init
@@ -38,7 +39,11 @@ def consilience(
     """Sample one Bayesian posterior over a network, without pooling the data.
 
     Example: consilience run examples/logistic.toml
+
+    Compiled code is kept in ~/.cache/consilience/compiled, so that a model starts quickly when it is run again. The
+    environment variable CONSILIENCE_COMPILED names another folder, or switches this off: CONSILIENCE_COMPILED=off.
     """
+    keep_compiled_code()
 
 
 def _help(command: Callable[..., Any]) -> str:

@@ -60,7 +60,7 @@ def edge_lists(network: Network) -> EdgeLists:
 
 def no_edges(size: int) -> EdgeLists:
     """So many agents, none of which gossips."""
-    return EdgeLists((), jnp.arange(size))
+    return EdgeLists((), jnp.asarray(np.arange(size)))
 
 
 def flow(lists: EdgeLists, x: jax.Array, *, weighted: bool) -> jax.Array:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from .._cache import cache_folder
 from .download import content, download
 
 FOLDER_VARIABLE = "CONSILIENCE_DATA"
@@ -67,7 +68,7 @@ def _missing(name: str) -> list[str]:
 def _path(file: str) -> Path:
     """Where a file is, or is to be downloaded to."""
     folder = _folder()
-    return folder / file if folder is not None and (folder / file).is_file() else _cache() / file
+    return folder / file if folder is not None and (folder / file).is_file() else cache_folder() / file
 
 
 def _folder() -> Path | None:
@@ -81,11 +82,6 @@ def _folder() -> Path | None:
             f"unset {FOLDER_VARIABLE}: the files are downloaded then."
         )
     return folder
-
-
-def _cache() -> Path:
-    named = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (named if named.is_absolute() else Path.home() / ".cache") / "consilience"
 
 
 def fetch(name: str) -> None:
@@ -119,7 +115,7 @@ def _read(file: str) -> bytes:
     path = _path(file)
     whole = content(path.read_bytes(), CHECKSUMS[file])
     if whole is None:
-        then = "it is fetched again" if path.is_relative_to(_cache()) else "or put a whole one there"
+        then = "it is fetched again" if path.is_relative_to(cache_folder()) else "or put a whole one there"
         raise ValueError(f"{path} is damaged: its checksum is not that of the original. Delete it, {then}.")
     return whole
 

@@ -7,16 +7,21 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import networkx as nx
 import numpy as np
-from scipy.sparse.csgraph import dijkstra
 
 from .._checks import whole_number
+from .._lazy import LazyModule
 from .tree import Tree, spanning_tree
 from .weights import DENSE_LIMIT, assemble, check_connected, edge_weights, extreme_eigenvalues, mixing_rate
 
 if TYPE_CHECKING:
+    import networkx as nx
+
     from .plan import Plan
+else:
+    nx = LazyModule("networkx")
+
+csgraph: Any = LazyModule("scipy.sparse.csgraph")
 
 Weights = str | np.ndarray | Sequence[Sequence[float]]
 
@@ -103,7 +108,7 @@ class Network:
         farthest = np.zeros(self.size, dtype=int)
         for first in range(0, self.size, SOURCES_AT_ONCE):  # m × m distances are never held at once
             sources = range(first, min(first + SOURCES_AT_ONCE, self.size))
-            farthest[sources] = dijkstra(links, unweighted=True, indices=sources).max(axis=1)
+            farthest[sources] = csgraph.dijkstra(links, unweighted=True, indices=sources).max(axis=1)
         return farthest
 
     @property

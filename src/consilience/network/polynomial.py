@@ -28,12 +28,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from .._checks import whole_number
+from .._lazy import LazyModule
 
 if TYPE_CHECKING:
     from .network import Network
+
+sparse: Any = LazyModule("scipy.sparse")
 
 SAME = 1e-9  # eigenvalues closer than this are one that rounding has split
 TIE = 1e-9  # likewise for logarithms of products, so that the order of equals is the same on every machine
@@ -121,7 +123,7 @@ def accuracy(network: Network, factors: np.ndarray, dtype: Any = np.float32) -> 
     mean = x.astype(np.float64).mean(axis=0)
     apart = np.abs(x - mean).max(axis=0)
     difference, weights = _differences(network, dtype)
-    back = csr_array(difference.T)
+    back = sparse.csr_array(difference.T)
     with np.errstate(over="ignore", invalid="ignore"):
         for factor in np.asarray(factors, dtype):
             x = x + factor * (back @ (weights * (difference @ x)))
@@ -180,5 +182,5 @@ def _differences(network: Network, dtype: Any) -> tuple[Any, np.ndarray]:
     edges = np.array(network.edges, dtype=int)
     rows = np.arange(len(edges))
     signs = np.repeat(np.array([1, -1], dtype), len(edges))
-    difference = csr_array((signs, (np.tile(rows, 2), edges.T.ravel())), shape=(len(edges), network.size))
+    difference = sparse.csr_array((signs, (np.tile(rows, 2), edges.T.ravel())), shape=(len(edges), network.size))
     return difference, -network.edge_weights.astype(dtype)[:, None]

@@ -6,12 +6,18 @@ A mixing matrix W is symmetric and doubly stochastic, W_ij = 0 unless i = j or (
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import networkx as nx
 import numpy as np
-from scipy.sparse import coo_array, csc_array
-from scipy.sparse.linalg import eigsh
+
+from .._lazy import LazyModule
+
+if TYPE_CHECKING:
+    import networkx as nx
+    from scipy import sparse
+    from scipy.sparse import linalg as sparse_linalg
+else:
+    nx, sparse, sparse_linalg = map(LazyModule, ("networkx", "scipy.sparse", "scipy.sparse.linalg"))
 
 TOLERANCE = 1e-6  # entries of a given matrix may come from float32
 BETA_LIMIT = 1 - 1e-10
@@ -140,27 +146,27 @@ def mixing_rate(matrix: Any) -> float:
 
 def extreme_eigenvalues(matrix: Any) -> tuple[float, float]:
     """λ_2 and λ_m, the second largest and the smallest eigenvalue, of a symmetric stochastic matrix."""
-    sparse = csc_array(matrix)
-    if matrix.shape[0] > DENSE_LIMIT and sparse.nnz < DENSE_SHARE * matrix.shape[0] ** 2:
+    compressed = sparse.csc_array(matrix)
+    if matrix.shape[0] > DENSE_LIMIT and compressed.nnz < DENSE_SHARE * matrix.shape[0] ** 2:
         # λ_2 of a long ring is within 1e-6 of λ_1: only the inverse of W - σI, σ just outside, tells them apart.
         start = np.random.default_rng(0).standard_normal(matrix.shape[0])
         options = {"which": "LM", "v0": start, "return_eigenvectors": False}
         return (
-            float(min(eigsh(sparse, k=2, sigma=1 + SHIFT, **options))),
-            float(eigsh(sparse, k=1, sigma=-1 - SHIFT, **options)[0]),
+            float(min(sparse_linalg.eigsh(compressed, k=2, sigma=1 + SHIFT, **options))),
+            float(sparse_linalg.eigsh(compressed, k=1, sigma=-1 - SHIFT, **options)[0]),
         )
     dense = matrix if isinstance(matrix, np.ndarray) else matrix.toarray()
     values = np.linalg.eigvalsh(dense)
     return float(values[-2]), float(values[0])
 
 
-def assemble(size: int, edges: np.ndarray, weights: np.ndarray) -> coo_array:
+def assemble(size: int, edges: np.ndarray, weights: np.ndarray) -> sparse.coo_array:
     """The sparse W: `weights` on the `edges`, and on the diagonal what is missing to one."""
     i, j = edges.T
     diagonal = 1 - np.bincount(i, weights, size) - np.bincount(j, weights, size)
     agents = np.arange(size)
     rows, columns = np.concatenate([i, j, agents]), np.concatenate([j, i, agents])
-    return coo_array((np.concatenate([weights, weights, diagonal]), (rows, columns)), shape=(size, size))
+    return sparse.coo_array((np.concatenate([weights, weights, diagonal]), (rows, columns)), shape=(size, size))
 
 
 def _some(agents: list[int], most: int = 6) -> str:

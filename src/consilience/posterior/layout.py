@@ -86,6 +86,11 @@ class Layout:
         leaves = self.treedef.flatten_up_to(params)
         return jnp.concatenate([jnp.asarray(leaf, self.dtype).ravel() for leaf in leaves])
 
+    def ravel_on_host(self, params: Params) -> np.ndarray:
+        """Return the vector of given `params`, which compiles nothing."""
+        leaves = self.treedef.flatten_up_to(params)
+        return np.concatenate([np.asarray(leaf, self.dtype).ravel() for leaf in leaves])
+
     def unravel(self, vector: Any) -> Params:
         """The pytree of a vector, or of an array of vectors: the last axis is taken apart, others are kept."""
         parts = zip(self.offsets[:-1], self.offsets[1:], self.shapes, self.dtypes, strict=True)

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import logsumexp, ndtr
 
 from .._checks import whole_number
+from .._lazy import LazyModule
 from .._types import Batch, Params
 from ..posterior.shards import as_arrays, rows
 from ..posterior.tasks import Classification, Regression, Task
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from .run import Run
 
 __all__ = ["ClassificationScores", "RegressionScores", "evaluate", "predict", "scores_from_dict"]
+
+special: Any = LazyModule("scipy.special")
 
 ROWS_AT_ONCE = 1024
 SUM_TOLERANCE = 1e-2  # probabilities in half precision add up to 1 so nearly
@@ -230,9 +232,9 @@ class _Normals(_Sums):
                 f"task.sd(params) must be positive; it is {sd.min():.3g} for a draw. Write jnp.exp(log_sd)."
             )
         z = (self.outcomes[where] - mean) / sd
-        log_density = logsumexp(-0.5 * z**2 - np.log(sd) - 0.5 * np.log(2 * np.pi), axis=(0, 1))
+        log_density = special.logsumexp(-0.5 * z**2 - np.log(sd) - 0.5 * np.log(2 * np.pi), axis=(0, 1))
         self.log_density[:, where] = np.logaddexp(self.log_density[:, where], log_density)
-        self.below[:, where] += ndtr(z).sum(axis=(0, 1))
+        self.below[:, where] += special.ndtr(z).sum(axis=(0, 1))
         self.mean[:, where] += mean.sum(axis=(0, 1))
 
     def tally(self, where: slice, draws: int) -> Sequence[np.ndarray]:

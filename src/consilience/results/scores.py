@@ -13,8 +13,11 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, ClassVar, get_type_hints
 
 import numpy as np
-from scipy.special import entr
-from scipy.stats import rankdata
+
+from .._lazy import LazyModule
+
+special: Any = LazyModule("scipy.special")
+stats: Any = LazyModule("scipy.stats")
 
 BINS = 15
 LEVELS = (0.5, 0.8, 0.9, 0.95)
@@ -40,12 +43,12 @@ def brier(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 def entropy(probabilities: np.ndarray) -> np.ndarray:
     """-Σ_c p(c | x_n) log p(c | x_n): (..., N)."""
-    return entr(probabilities).sum(axis=-1)
+    return special.entr(probabilities).sum(axis=-1)
 
 
 def auroc(inside: np.ndarray, outside: np.ndarray) -> float:
     """P(s' > s) + P(s' = s) / 2 for the scores s of a row inside and s' of one outside; by ranks, so ties are exact."""
-    ranks = rankdata(np.concatenate([inside, outside]))[len(inside) :]
+    ranks = stats.rankdata(np.concatenate([inside, outside]))[len(inside) :]
     below = ranks.sum() - len(outside) * (len(outside) + 1) / 2
     return float(below / (len(inside) * len(outside)))
 

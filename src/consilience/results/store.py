@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
-import networkx as nx
 import numpy as np
 
 from .._extras import require
+from .._lazy import LazyModule
 from ..network import Network
 from ..network.weights import assemble
 from ..posterior import Layout
@@ -38,6 +38,8 @@ from .files import durable_zarr, locked, remove_partial, shown, write_whole
 from .identity import FORMAT, Table, check_same
 from .parts import PARTS, count, newest, read_parts
 from .progress import Progress
+
+nx: Any = LazyModule("networkx")
 
 RUN, CHECKPOINT, DRAWS, NETWORK, SCORES = "run.toml", "checkpoint.npz", "draws.zarr", "network.npz", "scores.json"
 POSTERIOR, STATS, SUBPOSTERIORS = "posterior", "sample_stats", "subposteriors"

@@ -27,7 +27,18 @@ from ..network import Network
 from ..posterior import check_start
 from .fingerprint import fingerprint
 from .lanes import Exchange
-from .loop import Inputs, Model, advance_all, buffer_of, move_all, noise_shape, see, start_all, start_values_all
+from .loop import (
+    Inputs,
+    Model,
+    Replayed,
+    advance_all,
+    buffer_of,
+    move_all,
+    noise_shape,
+    see,
+    start_all,
+    start_values_all,
+)
 from .moments import MOMENTS, Accumulated, form_of, nothing_accumulated, read_moments
 from .snapshot import from_arrays, to_arrays
 from .traffic import Traffic, price
@@ -88,7 +99,7 @@ class Engine:
         self._positions = positions = jnp.asarray(positions, model.layout.dtype)
         self._exchanges: list[Exchange] = []
         self.start_traffic = Traffic()
-        traced = self._trace(positions)
+        self._traced = traced = self._trace(positions)
         state, noise, info = traced.state, traced.noise, traced.info
         taken = {*info._fields, "disagreement"} & set(model.watched.layout.names if model.watched else ())
         if taken:
@@ -117,14 +128,19 @@ class Engine:
         return trace(self.model, self.inputs, positions, self._charge_start, self._read_off)
 
     def _compile(self) -> Compiled:
-        start, values = partial(start_all, self.model), partial(start_values_all, self.model)
-        advance = partial(advance_all, self.program.buffer, self.program.block, self.model)
+        values = partial(start_values_all, self.model)
+        start, move = self._to_compile()
+        advance = partial(advance_all, self.program.buffer, self.program.block, self.model, move)
         arguments = (self.inputs, self.state, self.moments, *(np.int32(1),) * 3)
         return Compiled(
             self._jitted("start", start).lower(self.inputs, self._positions).compile(),
             self._jitted("values", values).lower(self.inputs, self._positions).compile(),
             self._jitted("advance", advance, donate_argnums=(1, 2)).lower(*arguments).compile(),
         )
+
+    def _to_compile(self) -> tuple[Callable[..., Any], Replayed | None]:
+        """Return how agents start, and how they move if that has been traced as it will run."""
+        return self._traced.start, self._traced.move
 
     # --- where arrays live: all of them on one device, unless a runtime says otherwise ------------------
 
@@ -257,11 +273,23 @@ def noise_at_once(noise_bytes: int, backend: str) -> int:
 class Traced(NamedTuple):
     """A start, an iteration and a look at a draw, as code, and the forms of what goes through it."""
 
-    code: tuple[Any, Any, Any]
-    state: Any
+    start: Replayed
+    move: Replayed
+    see: Any
     noise: Any
-    info: Any
     moments: Accumulated | None
+
+    @property
+    def code(self) -> tuple[Any, Any, Any]:
+        return self.start.code, self.move.code, self.see
+
+    @property
+    def state(self) -> Any:
+        return self.start.form
+
+    @property
+    def info(self) -> Any:
+        return self.move.form[1]
 
 
 def trace(model: Model, inputs: Inputs, positions: jax.Array, *observe: Callable[[list[Exchange]], None]) -> Traced:
@@ -271,15 +299,13 @@ def trace(model: Model, inputs: Inputs, positions: jax.Array, *observe: Callable
       observe: shown the collectives of a start, and of an iteration.
     """
     of_start, of_move = observe or (lambda _: None, lambda _: None)
-    start, state = jax.make_jaxpr(partial(start_all, model, observe=of_start), return_shape=True)(inputs, positions)
-    noise = noise_shape(model, inputs)
-    move, (_, info, _) = jax.make_jaxpr(partial(move_all, model, observe=of_move), return_shape=True)(
-        inputs, noise, state
-    )
+    start = Replayed(partial(start_all, model, observe=of_start), inputs, positions)
+    state, noise = start.form, noise_shape(model, inputs)
+    move = Replayed(partial(move_all, model, observe=of_move), inputs, noise, state)
     lanes = state.position.shape[:-1]  # chains, and agents where each has a copy
     moments = None if model.averaged is None else form_of(lanes, model.averaged.layout)
     seen = jax.make_jaxpr(partial(see, model))(buffer_of(1, state.position), moments, jnp.int32(1))
-    return Traced((start, move, seen), state, noise, info, moments)
+    return Traced(start, move, seen, noise, moments)
 
 
 class Compiled(NamedTuple):

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.extend.core import jaxpr_as_fun
 
 from .._types import Key, LogDensity
 from ..consensus import Neighbors
@@ -123,16 +124,18 @@ def noise_of(model: Model, inputs: Inputs, first: jax.Array, count: int) -> Any:
 
     What is drawn in common by all agents has no axis of agents.
     """
-    of_agents = _noise_axis(inputs.sampler)
+    # Agents first, then iterations and chains along one axis: compiling loops over several short inner axes takes
+    # seconds.
+    chains = inputs.chain_keys.shape[0]
+    iterations = jnp.repeat(first + jnp.arange(count), chains)
+    keys = jax.vmap(jax.random.fold_in)(jnp.tile(inputs.chain_keys, count), iterations)
 
-    def lane(key: Key, shard: Shard) -> Any:
-        return model.kernel(inputs, shard)[0].noise(key)
+    def lane(shard: Shard) -> Any:
+        return jax.vmap(model.kernel(inputs, shard)[0].noise)(keys)
 
-    def of_chain(key: Key, iteration: jax.Array) -> Any:
-        return _over_agents(lane, (None, 0), of_agents)(jax.random.fold_in(key, iteration), inputs.shards)
-
-    iterations = first + jnp.arange(count)
-    return jax.vmap(_over_chains(of_chain, (0, None)), in_axes=(None, 0))(inputs.chain_keys, iterations)
+    of_agents = None if inputs.sampler.common_noise else 1
+    noise = _over_agents(lane, (0,), of_agents)(inputs.shards)
+    return jax.tree.map(lambda leaf: leaf.reshape(count, chains, *leaf.shape[1:]), noise)
 
 
 def _noise_axis(sampler: Sampler) -> int | None:
@@ -189,10 +192,34 @@ class Kept(NamedTuple):
     watched: jax.Array | None
 
 
+class Replayed:
+    """Trace a function once, and apply what was traced as often as it is needed.
+
+    Tracing NUTS takes as long as many of its iterations, and what drives it needs its code, its form and its effect.
+
+    Args:
+      function: of any pytrees.
+      like: arguments, or their forms.
+
+    Attributes:
+      code: the closed jaxpr.
+      form: the shapes of what it returns.
+    """
+
+    def __init__(self, function: Callable[..., Any], *like: Any) -> None:
+        self.code, self.form = jax.make_jaxpr(function, return_shape=True)(*like)
+        self.__name__ = self.code.jaxpr.debug_info.func_name  # for profiles
+
+    def __call__(self, *arguments: Any) -> Any:
+        leaves = jaxpr_as_fun(self.code)(*jax.tree.leaves(arguments))
+        return jax.tree.unflatten(jax.tree.structure(self.form), leaves)
+
+
 def advance_all(
     buffer: int,
     block_length: int,
     model: Model,
+    move: Replayed | None,
     inputs: Inputs,
     state: Any,
     moments: Accumulated | None,
@@ -205,14 +232,16 @@ def advance_all(
     Args:
       buffer: draws that there is room for.
       block_length: iterations whose noise is drawn at once.
+      move: what `move_all` does with such arguments; None: traced here.
     """
     first = state.iteration
     iterations = draws * thin
+    move = move or Replayed(partial(move_all, model), inputs, noise_shape(model, inputs), state)
 
     def iterate(step: jax.Array, carry: Any, noise: Any, block_start: jax.Array) -> Any:
         state, kept = carry
         now = jax.tree.map(lambda leaf: leaf[step - block_start], noise)
-        state, info, counts = move_all(model, inputs, now, state)
+        state, info, counts = move(inputs, now, state)
         kept = _keep(kept, step // thin, thin, state.position, info, counts)
         return state, kept
 
@@ -223,9 +252,7 @@ def advance_all(
         return lax.fori_loop(start, end, lambda step, carry: iterate(step, carry, noise, start), carry)
 
     blocks = (iterations + block_length - 1) // block_length
-    state, (positions, stats, counts) = lax.fori_loop(
-        0, blocks, iterate_block, (state, _empty(buffer, model, inputs, state))
-    )
+    state, (positions, stats, counts) = lax.fori_loop(0, blocks, iterate_block, (state, _empty(buffer, *move.form)))
     seen_of, moments = see(model, positions, moments, seen)
     return state, moments, Kept(seen_of.kept, stats, counts, seen_of.disagreement, seen_of.watched)
 
@@ -282,10 +309,8 @@ def buffer_of(draws: int, position: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct((draws, *position.shape), position.dtype)
 
 
-def _empty(draws: int, model: Model, inputs: Inputs, state: Any) -> Any:
-    """The buffer: positions, stats and counts of so many draws."""
-    noise = noise_shape(model, inputs)
-    _, info, counts = jax.eval_shape(partial(move_all, model), inputs, noise, state)
+def _empty(draws: int, state: Any, info: Any, counts: Any) -> Any:
+    """Return a buffer for positions, stats and counts of so many draws, by the forms of one."""
     stats = jax.tree.map(lambda leaf: jnp.zeros((draws, *leaf.shape), jnp.float32), info)
     return (
         jnp.zeros(buffer_of(draws, state.position).shape, state.position.dtype),

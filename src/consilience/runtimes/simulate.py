@@ -7,6 +7,7 @@ densities have an axis of agents, their sum has none, and all that follows from 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -91,6 +92,7 @@ def lane_link(one_copy: bool) -> Callable[[Inputs], LaneNeighbors]:
     return lambda inputs: LaneNeighbors(inputs.lists, inputs.root, one_copy)
 
 
+@partial(jax.jit, static_argnums=1)
 def chain_keys(key: Key, chains: int) -> Key:
     """fold_in(key, c) for every chain c."""
     return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, jnp.arange(chains))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import jax
 
+from .._cache import processor
 from .._types import Batch
 from ..network import Network
 from ..posterior.shards import form
@@ -42,16 +41,6 @@ def settings_of(network: Network, sampler: Sampler, length: Length, out: Any) ->
         "versions": surroundings(),
         "out": out is not None,
     }
-
-
-def processor() -> str:
-    """Its kind, by name where the system tells."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else f"{platform.machine()} {platform.processor()}".strip()
 
 
 def check_alike(hosts: Hosts, identity: Table) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .._checks import whole_number
 from .._types import Batch, Key, Params
@@ -80,9 +81,9 @@ def prepare(
       lengths: of all agents' shards, where the longest may be elsewhere.
     """
     posterior = posterior.bind(shards[0])
-    for_start, for_run = jax.random.split(jax.random.key(length.seed))
+    for_start, for_run = _keys(np.uint32(length.seed))
     layout, positions = _starts(_init(posterior, init), for_start, length.num_chains)
-    start = layout.unravel(positions[0])
+    start = jax.tree.map(jnp.asarray, layout.unravel(np.asarray(positions)[0]))
     for agent, shard in enumerate(shards, first):
         posterior.check_data(agent, start, shard)
     stacked = stack_on_host(shards, lengths)
@@ -100,11 +101,18 @@ def _init(posterior: Posterior, init: Any) -> Any:
     return posterior.init if init is None else init
 
 
+@jax.jit
+def _keys(seed: jax.Array) -> tuple[Key, Key]:
+    """Return the key of the starts and that of all that follows."""
+    for_start, for_run = jax.random.split(jax.random.key(seed))
+    return for_start, for_run
+
+
 def _starts(init: Params | Callable[[Key], Params], key: Key, chains: int) -> tuple[Layout, jax.Array]:
     """The parameters' layout, and where the chains start: (chains, dimension)."""
     if not (callable(init) and jax.tree_util.all_leaves([init])):  # a pytree may be callable too, as a network is
         layout = Layout.of(init)
-        return layout, jnp.tile(layout.ravel(init), (chains, 1))
+        return layout, jnp.asarray(np.tile(layout.ravel_on_host(init), (chains, 1)))
     layout = Layout.of(init(key))
     keys = jax.random.split(key, chains)
     return layout, jax.vmap(lambda k: layout.ravel(init(k)))(keys)

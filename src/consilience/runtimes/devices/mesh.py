@@ -26,7 +26,7 @@ from ...posterior.view import View
 from ...samplers import Sampler
 from ..engine import Compiled, Engine, Traced, trace
 from ..hosts import Hosts
-from ..loop import Inputs, Kept, Model, all_but_clock
+from ..loop import Inputs, Kept, Model, all_but_clock, start_all
 from ..moments import Accumulated
 from ..simulate import chain_keys, lane_inputs, lane_link
 from .arrays import MeshArrays, axis_of, is_spec, spec
@@ -105,6 +105,10 @@ class DeviceMesh(Engine):
         """As lanes of one device: the run is the same one on every mesh."""
         self._positions = self.arrays.everywhere(positions)
         return trace(self._model_of_lanes, self._lanes, positions, self._charge_start, self._read_off)
+
+    def _to_compile(self) -> tuple[Callable[..., Any], None]:
+        """Each device moves lanes of its own: what was traced is not what it runs."""
+        return partial(start_all, self.model), None
 
     @property
     def _agent_axis(self) -> int | None:

@@ -14,16 +14,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import networkx as nx
 import numpy as np
 
+from ..._lazy import LazyModule
 from ..._types import AnyArray
 from ...consensus import EdgeLists, edge_lists
 from ...consensus.edges import Block
 from ...network import Network
 
+nx: Any = LazyModule("networkx")
 LEAST_GROUPS = 256  # where there are as many agents; fewer than twice as many
 
 

@@ -2,12 +2,13 @@
 
 A pytest plugin. Every worker measures, for each phase of each test, wall time, processor time of its own and of the
 processes it started, and how long jax traced, lowered and compiled; the controller writes a line of JSON for each test
-to the file named by `--profile-to` and ends with two tables.
+to test-profile.jsonl, or where the environment variable CONSILIENCE_PROFILE says, and ends with two tables.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import resource
 import time
 from collections import defaultdict
@@ -16,6 +17,7 @@ from pathlib import Path
 import jax
 import pytest
 
+VARIABLE = "CONSILIENCE_PROFILE"
 PHASES = {
     "/jax/core/compile/jaxpr_trace_duration": "tracing",
     "/jax/core/compile/jaxpr_to_mlir_module_duration": "lowering",
@@ -98,11 +100,7 @@ class Profile:
                 terminalreporter.write_line("".join(f"{row[column]:10.1f}" for column in COLUMNS) + f"  {name}")
 
 
-def pytest_addoption(parser):
-    parser.addoption("--profile-to", default="", help="a file for the times of each test, as JSON lines")
-
-
 def pytest_configure(config):
-    if path := config.getoption("--profile-to"):
-        worker = hasattr(config, "workerinput")
-        config.pluginmanager.register(Profile(Path("/dev/null" if worker else path)), "consilience-profile")
+    worker = hasattr(config, "workerinput")
+    path = Path(os.devnull if worker else os.environ.get(VARIABLE, "test-profile.jsonl"))
+    config.pluginmanager.register(Profile(path), "consilience-profile")

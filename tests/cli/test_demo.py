@@ -2,11 +2,14 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
 from unittest.mock import Mock
 
 import jax
 import numpy as np
 import pytest
+from click.testing import Result
 from typer.testing import CliRunner
 
 from consilience.cli.app import app
@@ -20,15 +23,37 @@ def invoke(*arguments):
     return CliRunner().invoke(app, list(arguments))
 
 
+class Quick(NamedTuple):
+    out: Path
+    result: Result
+    outcome: digits.Outcome
+
+
+def a_fifth(data):
+    """Return every fifth of the rows."""
+    return {name: column[::5] for name, column in data.items()}
+
+
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory):
-    out = tmp_path_factory.mktemp("demo")
-    return out, invoke("demo", "--quick", "--out", str(out))
+    """`consilience demo --quick` on a fifth of the images, and what it found."""
+    out, found, whole = tmp_path_factory.mktemp("demo"), [], digits.digits
+
+    def kept(*arguments, **options):
+        found.append(whole(*arguments, **options))
+        return found[-1]
+
+    fewer = tuple(map(a_fifth, digits.bundled_digits()))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(digits, "bundled_digits", lambda: fewer)
+        patch.setattr(digits, "digits", kept)
+        result = invoke("demo", "--quick", "--out", str(out))
+    assert result.exit_code == 0, result.output
+    return Quick(out, result, found[0])
 
 
 def test_it_prints_a_table_and_saves_it_with_a_figure(quick):
-    out, result = quick
-    assert result.exit_code == 0, result.output
+    out, result, _ = quick
     assert "reference: 12 of 12 iterations" in result.output
     for word in (*SAMPLERS, "accuracy", "NLL", "var/ref", "accept", "rounds", "MB", "samples about π² instead of π"):
         assert word in result.output
@@ -39,7 +64,7 @@ def test_it_prints_a_table_and_saves_it_with_a_figure(quick):
 
 
 def test_cost_and_bias_are_in_the_rows(quick):
-    rows = {row["sampler"]: row for row in json.loads((quick[0] / "results.json").read_text())}
+    rows = {row["sampler"]: row for row in json.loads((quick.out / "results.json").read_text())}
     published = rows["published"]
     iterations = 50 + 10 * 25
     assert published["rounds"] == 2 * iterations
@@ -51,7 +76,7 @@ def test_cost_and_bias_are_in_the_rows(quick):
     assert rows["agent 0 alone"]["accuracy"] < 0.3
 
 
-def test_figures_mean_what_the_table_says(quick):
+def test_figures_mean_what_the_table_says():
     """Of a made-up run of known draws: twice the reference's sd, and a classifier that is always right."""
     train, test = digits.bundled_digits()
     options = {"init": digits.INIT, "num_samples": 50, "progress": False}
@@ -76,10 +101,15 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_first_draw(tmp_pa
     assert "is a file, and a folder is needed. Name another: --out DIR." in result.output
 
 
-def test_json_is_json_and_quiet_is_quiet(tmp_path):
+def test_json_is_json_and_quiet_is_quiet(quick, tmp_path, monkeypatch):
+    asked = Mock(return_value=quick.outcome)
+    monkeypatch.setattr(digits, "digits", asked)
+    monkeypatch.setattr(digits_figure, "digits_figure", Mock())
+    monkeypatch.setattr(page, "report", Mock())
     result = invoke("demo", "--quick", "--json", "--quiet", "--out", str(tmp_path))
-    assert len(json.loads(result.stdout)) == len(SAMPLERS)
+    assert json.loads(result.stdout) == json.loads((quick.out / "results.json").read_text())
     assert result.stderr == ""
+    assert asked.call_args.kwargs["progress"] is False
 
 
 def test_quiet_prints_the_table_alone(tmp_path, monkeypatch):

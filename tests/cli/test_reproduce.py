@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from consilience.cli import reproduce as command
 from consilience.cli.app import app
-from consilience.experiments import data
+from consilience.experiments import data, gmm, images
 from consilience.experiments.catalogue import EXPERIMENTS
 from consilience.experiments.record import Record
 from consilience.experiments.summary import method_cells
@@ -22,9 +22,31 @@ def invoke(*arguments):
     return CliRunner().invoke(app, ["reproduce", *arguments])
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_an_experiment_gives_a_record_a_figure_and_a_page(name, tmp_path, monkeypatch):
+def a_fifth():
+    """Return scikit-learn's digits, every fifth of them."""
+    train, test, side, source = BUNDLED()
+    return *({name: column[::5] for name, column in part.items()} for part in (train, test)), side, source
+
+
+BUNDLED = images._bundled
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Fewer images, and fewer draws to compare: what is tried here is the way from a command to its page."""
     monkeypatch.setattr(data, "found", lambda name: False)  # as on a fresh machine
+    monkeypatch.setattr(images, "_bundled", a_fifth)
+    monkeypatch.setattr(gmm, "COMPARED", 100)
+    monkeypatch.setattr(gmm, "CELLS", 101)
+
+
+SLOW = ("mnist-partial", "boston")  # mnist-ring and gmm go the same ways
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.soak) if name in SLOW else name for name in EXPERIMENTS]
+)
+def test_an_experiment_gives_a_record_a_figure_and_a_page(name, tmp_path, small, monkeypatch):
     monkeypatch.setenv("COLUMNS", "170")
     result = invoke(name, "--quick", "--out", str(tmp_path))
     assert result.exit_code == 0, result.output
@@ -45,7 +67,7 @@ def test_an_experiment_gives_a_record_a_figure_and_a_page(name, tmp_path, monkey
         assert {claim.holds for claim in record.claims} <= {None}
 
 
-def test_a_second_time_is_the_first_again_and_json_is_json(tmp_path):
+def test_a_second_time_is_the_first_again_and_json_is_json(tmp_path, small):
     first, again = (json.loads(invoke("gmm", "--quick", "--json", "--out", str(tmp_path)).stdout) for _ in range(2))
     assert first[0]["rows"] == again[0]["rows"]
     other = invoke("gmm", "--quick", "--seeds", "2", "--out", str(tmp_path))

@@ -25,7 +25,9 @@ def test_closed_forms_are_those_of_the_network(family, agents):
     assert network.beta == pytest.approx(size.beta, abs=1e-9)
 
 
-@pytest.mark.parametrize("family", ["torus", "hypercube", "exponential"])
+@pytest.mark.parametrize(
+    "family", ["torus", *(pytest.param(name, marks=pytest.mark.soak) for name in ("hypercube", "exponential"))]
+)
 def test_rounds_of_an_average_are_the_library_s_where_it_does_not_look_for_the_best(family):
     size = FAMILIES[family](4096)
     assert size.averaging_rounds == averaging(network_from_spec(size.spec)).rounds

@@ -95,7 +95,7 @@ class Layout:
         """The pytree of a vector, or of an array of vectors: the last axis is taken apart, others are kept."""
         parts = zip(self.offsets[:-1], self.offsets[1:], self.shapes, self.dtypes, strict=True)
         leaves = [
-            vector[..., start:end].reshape(*vector.shape[:-1], *shape).astype(dtype, copy=False)
+            vector[..., start:end].reshape((*vector.shape[:-1], *shape)).astype(dtype, copy=False)
             for start, end, shape, dtype in parts
         ]
         return jax.tree_util.tree_unflatten(self.treedef, leaves)

@@ -1,0 +1,127 @@
+"""Seconds from an empty process to the first draw: `cs.nuts` over five agents beside BlackJAX's NUTS on pooled data.
+
+A logistic regression of 300 rows and 5 parameters, 500 iterations of warm-up, 4 chains. Every time is that of a process
+of its own, imports, tracing and compilation included, and nothing compiled before is found; the two take turns. Then
+what importing consilience adds to jax, and the command with a model it has not seen, and once more with one it has.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).parents[1]
+PAIRS = 5
+MOST_RATIO, MOST_SECONDS_SEEN, MOST_SECONDS_IMPORT = 1.3, 4.0, 0.2
+
+DATA = """
+import numpy as np
+random = np.random.default_rng(0)
+x = random.standard_normal((300, 5)).astype(np.float32)
+y = (random.uniform(size=300) < 1 / (1 + np.exp(-x @ np.array([1.0, -1.0, 0.5, 0.0, 2.0])))).astype(np.float32)
+"""
+OURS = (
+    DATA
+    + """
+import jax.numpy as jnp
+import consilience as cs
+
+def log_likelihood(w, batch):
+    z = batch["x"] @ w
+    return batch["y"] * z - jnp.logaddexp(0.0, z)
+
+posterior = cs.Posterior(lambda w: -0.5 * jnp.sum(w**2), log_likelihood)
+shards = cs.shard({"x": x, "y": y}, agents=5, by="iid")
+cs.sample(posterior, shards, cs.Network.ring(5), cs.nuts(), init=np.zeros(5, np.float32), num_warmup=500,
+          num_samples=1, num_chains=4, progress=False)
+"""
+)
+THEIRS = (
+    DATA
+    + """
+import blackjax
+import jax
+import jax.numpy as jnp
+
+def logdensity(w):
+    z = x @ w
+    return -0.5 * jnp.sum(w**2) + jnp.sum(y * z - jnp.logaddexp(0.0, z))
+
+warmup = blackjax.window_adaptation(blackjax.nuts, logdensity)
+
+def chain(key, start):
+    for_warmup, for_draw = jax.random.split(key)
+    (state, parameters), _ = warmup.run(for_warmup, start, 500)
+    return blackjax.nuts(logdensity, **parameters).step(for_draw, state)
+
+jax.block_until_ready(jax.jit(jax.vmap(chain))(jax.random.split(jax.random.key(0), 4), jnp.zeros((4, 5))))
+"""
+)
+IMPORT = """
+import time
+import jax, jax.numpy
+began = time.perf_counter()
+import consilience
+print(time.perf_counter() - began)
+"""
+COMMAND = """
+from consilience.runtimes import bar
+bar.LINE_SECONDS = 0
+from consilience.cli import main
+main()
+"""
+
+
+def seconds(code: str) -> float:
+    """Return how long a process takes to run this."""
+    began = time.perf_counter()
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+    return time.perf_counter() - began
+
+
+def seconds_of_import() -> float:
+    """Return what `import consilience` takes where jax is there."""
+    done = subprocess.run([sys.executable, "-c", IMPORT], check=True, cwd=ROOT, capture_output=True, text=True)
+    return float(done.stdout)
+
+
+def seconds_of_command(compiled: Path) -> float:
+    """Return how long `consilience run` of the example takes until it reports its first iterations."""
+    environment = {**os.environ, "CONSILIENCE_COMPILED": str(compiled)}
+    with tempfile.TemporaryDirectory() as out:
+        line = [sys.executable, "-c", COMMAND, "run", "examples/logistic.toml", "--no-report", "--out", f"{out}/run"]
+        began = time.perf_counter()
+        process = subprocess.Popen(line, cwd=ROOT, env=environment, stdout=-1, stderr=-1, text=True)
+        assert process.stderr is not None
+        said = next((said for said in process.stderr if "iterations" in said), None)
+        spent = time.perf_counter() - began
+        process.kill()
+        process.communicate()
+        assert said is not None, "the command ended without a report"
+        return spent
+
+
+def main() -> None:
+    times = np.array([(seconds(OURS), seconds(THEIRS)) for _ in range(PAIRS)])
+    ratio = np.median(times[:, 0] / times[:, 1])
+    print(f"logistic regression, 300 × 5, 4 chains, 500 of warm-up and a draw: median of {PAIRS} cold processes")
+    for name, column in zip(("cs.nuts, ring of 5", "BlackJAX NUTS, pooled data"), times.T, strict=True):
+        print(f"{name:<40}{np.median(column):>8.2f} s")
+    print(f"ratio {ratio:.2f} (at most {MOST_RATIO} is the aim)")
+    imports = np.median([seconds_of_import() for _ in range(PAIRS)])
+    print(f"{'import consilience, beside jax':<40}{imports:>8.2f} s (at most {MOST_SECONDS_IMPORT} is the aim)")
+    with tempfile.TemporaryDirectory() as folder:
+        new = seconds_of_command(Path(folder))
+        seen = np.median([seconds_of_command(Path(folder)) for _ in range(PAIRS)])
+    print(f"{'consilience run, a new model':<40}{new:>8.2f} s to its first draws")
+    print(f"{'consilience run, a model seen before':<40}{seen:>8.2f} s (at most {MOST_SECONDS_SEEN:.0f} is the aim)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,10 +1,11 @@
-# One command each; every one creates the locked environment it needs.
+# One command each; every one creates the locked environment it needs. For another Python beside the first:
+# make test-fast PYTHON=python3.13 VENV=.venv-3.13
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak lint format docs lock clean docs-experiments bench bench-accuracy bench-theory
+.PHONY: help demo test test-profile test-fast soak lint format docs lock clean docs-experiments bench bench-accuracy bench-theory
 .PHONY: bench-store bench-peers bench-scaling bench-plan
 
 help:  ## what can be made
@@ -22,6 +23,12 @@ demo: $(VENV)/.ready  ## five agents on a ring, two digit classes each: a table 
 
 test: $(VENV)/.ready  ## the tests
 	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+
+test-fast: $(VENV)/.ready  ## the tests but for the slow ones
+	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "not soak and not slow"
+
+test-profile: $(VENV)/.ready  ## the tests, and where their time goes: by file, by phase; each in test-profile.jsonl
+	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal -p tests.profiling
 
 soak: $(VENV)/.ready  ## long fault tests
 	$(BIN)/python -m pytest -m soak -s
@@ -70,5 +77,5 @@ lock: $(VENV)/.ready  ## resolve the newest versions into requirements.lock
 	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --all-extras --group dev \
 		--no-header --no-annotate --output-file requirements.lock --upgrade
 
-clean:  ## remove the environment and what was built
-	rm -rf $(VENV) .compiled build dist .pytest_cache .ruff_cache .mypy_cache demo-output site
+clean:  ## remove the environments and what was built
+	rm -rf $(VENV) .venv-* .compiled build dist .pytest_cache .ruff_cache .mypy_cache demo-output site

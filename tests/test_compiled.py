@@ -7,7 +7,6 @@ from pathlib import Path
 
 import jax
 import pytest
-from jax._src.lru_cache import LRUCache
 
 from consilience import _compiled
 from consilience._cache import cache_folder
@@ -76,25 +75,6 @@ def test_a_folder_that_cannot_be_made_costs_nothing(settings, monkeypatch, tmp_p
     monkeypatch.setattr(jax.config, "jax_dump_ir_to", None, raising=False)
     _compiled.keep_compiled_code()
     assert settings == {}
-
-
-def test_an_entry_is_whole_or_not_there(tmp_path, monkeypatch):
-    """A process that is killed while it writes leaves nothing that another would read."""
-    _compiled.write_compiled_code_whole()
-    cache = LRUCache(str(tmp_path), max_size=-1)
-
-    def killed(self, value):
-        with self.open("wb") as file:
-            file.write(value[: len(value) // 2])
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_bytes", killed)
-        with pytest.raises(KeyboardInterrupt):
-            cache.put("key", b"compiled code")
-    assert cache.get("key") is None
-    cache.put("key", b"compiled code")
-    assert cache.get("key") == b"compiled code"
 
 
 def test_what_was_written_first_goes_when_there_is_much(tmp_path):

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import uuid
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import jax
 
 from ._cache import cache_folder, processor
+from ._compat import write_compiled_code_whole
 
 VARIABLE = "CONSILIENCE_COMPILED"
 OFF = "off"
@@ -64,23 +63,3 @@ def _remove_oldest(folder: Path, most: int) -> None:
         if kept > most:
             with suppress(FileNotFoundError):  # another process was faster
                 path.unlink()
-
-
-def write_compiled_code_whole() -> None:
-    """Let an entry of jax's compilation cache appear whole or not at all.
-
-    API: jax._src.lru_cache.LRUCache.put, private. jax writes an entry where it will be read.
-    Seen to work: jax 0.10.2 and 0.12.0.
-    Without it: a process that is killed while it writes leaves half an entry, which no later one mends and all warn
-    about; and one that reads while another writes warns too.
-    """
-    from jax._src.lru_cache import LRUCache
-
-    def put(self: Any, key: str, value: bytes) -> None:
-        path = Path(str(self.path)) / f"{key}-cache"
-        if not path.exists():
-            partial = path.with_name(f".{uuid.uuid4().hex}")
-            partial.write_bytes(value)
-            partial.replace(path)
-
-    LRUCache.put = put  # type: ignore[method-assign]

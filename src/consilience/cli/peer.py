@@ -6,7 +6,6 @@ import inspect
 import json
 import logging
 import os
-import re
 import shlex
 import shutil
 import signal
@@ -22,6 +21,12 @@ from typing import Annotated, Any
 import jax
 import typer
 
+from .._compat import (
+    callback_errors_unlogged,
+    compute_on_the_caller_s_thread,
+    log_zenoh_refusals,
+    zenoh_refusal,
+)
 from .._extras import require
 from ..results import Run
 from ..sampling import Length
@@ -39,10 +44,6 @@ LOG = "peer.log"
 LINE_SECONDS = 10.0
 PATIENCE = 30.0  # seconds
 PEERS = "consilience.peers"  # the log of what happens between agents
-# Of a line of Zenoh's: time, level and thread; and a hint that has nothing to do with who was turned away.
-_ZENOH = re.compile(r"^\S+\s+[A-Z]+\s.*?(?=zenoh)|\. Hint: increase the system open file limit\.")
-AT_THE_DOOR = "zenoh_link_tls|access_control"
-TURNED_AWAY = "off,zenoh_link_tls::unicast=warn,zenoh::net::routing::interceptor::access_control=info"
 
 
 def peer(
@@ -80,7 +81,7 @@ def peer(
         agent = read_agent(file, data, changes)
         agent.identity()
         jax.config.update("jax_enable_x64", agent.config.run.x64)  # for all threads: compiled code calls from its own
-        jax.config.update("jax_cpu_enable_async_dispatch", False)  # or it may wait for the thread that it holds
+        compute_on_the_caller_s_thread()
         with redirect_stdout(sys.stderr):
             member = _member(agent, patience, quiet)
     from ..peering import Excluded, Stopped
@@ -207,6 +208,8 @@ def _signals(member: Any) -> Iterator[None]:
 @contextmanager
 def _logged(agent: AgentFile, quiet: bool) -> Iterator[None]:
     """What happens goes to a file, and to stderr."""
+    from ..runtimes.peers.mailbox import Interrupted
+
     log = logging.getLogger(PEERS)
     to_file = logging.FileHandler(agent.folder / LOG, encoding="utf-8")
     to_file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
@@ -218,22 +221,13 @@ def _logged(agent: AgentFile, quiet: bool) -> Iterator[None]:
     log.setLevel(logging.INFO)
     for handler in handlers:
         log.addHandler(handler)
-    callbacks = logging.getLogger("jax._src.callback")
-    callbacks.addFilter(_is_not_ours)
     try:
-        yield
+        with callback_errors_unlogged(Interrupted):  # that an epoch has ended is no error
+            yield
     finally:
-        callbacks.removeFilter(_is_not_ours)
         for handler in handlers:
             log.removeHandler(handler)
             handler.close()
-
-
-def _is_not_ours(record: logging.LogRecord) -> bool:
-    """jax reports what a callback raises; that an epoch has ended is no error."""
-    from ..runtimes.peers.mailbox import Interrupted
-
-    return not (record.exc_info and isinstance(record.exc_info[1], Interrupted))
 
 
 @contextmanager
@@ -241,8 +235,7 @@ def _zenoh_in_the_log() -> Iterator[None]:
     """Whom Zenoh turns away at the door is logged; left to itself, it would write to stdout."""
     from ..runtimes.peers.mailbox import is_said
 
-    os.environ.setdefault("NO_COLOR", "1")
-    require("zenoh", "peers").init_log_from_env_or(TURNED_AWAY)
+    log_zenoh_refusals()
     sys.stdout.flush()
     stdout = os.dup(1)
     reading, writing = os.pipe()
@@ -253,12 +246,13 @@ def _zenoh_in_the_log() -> Iterator[None]:
         count = 0
         with os.fdopen(reading, encoding="utf-8", errors="replace") as lines:
             for line in lines:
-                if not re.search(AT_THE_DOOR, line):
+                refusal = zenoh_refusal(line)
+                if refusal is None:
                     print(line, end="", file=sys.stderr, flush=True)
                     continue
                 count += 1
                 if is_said(count):
-                    logging.getLogger(PEERS).warning("at the door (%d so far): %s", count, _ZENOH.sub("", line).strip())
+                    logging.getLogger(PEERS).warning("at the door (%d so far): %s", count, refusal)
 
     reader = threading.Thread(target=read, daemon=True)
     reader.start()

@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from .._extras import require
+from .._compat import array_stats
 from .._types import Batch
 from ..network import Network
 from ..posterior import Posterior, pool, shard
@@ -134,7 +134,7 @@ def variances(run: Run) -> np.ndarray:
 def typical_ess(run: Run) -> float:
     """The median bulk ESS of every ESS_STRIDE-th parameter on agent 0."""
     some = run.positions[:, :, 0, ::ESS_STRIDE]
-    stats = require("arviz_stats.base", "report").array_stats
+    stats = array_stats()
     return float(np.median(stats.ess(some, chain_axis=1, draw_axis=0, method="bulk")))
 
 

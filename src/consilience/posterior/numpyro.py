@@ -25,8 +25,8 @@ import numpy as np
 from numpyro import distributions as dist
 from numpyro.handlers import seed, substitute, uncondition
 from numpyro.infer.initialization import init_to_value
-from numpyro.ops.provenance import eval_provenance
 
+from .._compat import inputs_of, observation_and_key
 from .._types import Batch, Key, Params
 from .numpyro_rows import Values, check_each_row, check_rows_apart
 from .numpyro_runs import Model, anywhere, by_columns, constrained, forms, log_density, prior_terms, run, traced, zeros
@@ -144,7 +144,7 @@ class Reading:
         key, params = jax.random.key(0), {name: jnp.zeros(f.shape, f.dtype) for name, f in self.sites.latents.items()}
         # Arguments are numbered: a column of the data may be called anything.
         columns = {f"column{place}": name for place, name in enumerate(self.dummy)}
-        inputs = eval_provenance(
+        inputs = inputs_of(
             lambda **batch: self._drawn(key, params, {columns[argument]: leaf for argument, leaf in batch.items()}),
             **{argument: self.dummy[name] for argument, name in columns.items()},
         )
@@ -164,9 +164,10 @@ class Reading:
             if site["name"] not in self.sites.observed:
                 return None
             # Without a plate the rows may be in the observed array alone.
-            fn, rows = site["fn"], jnp.shape(site["infer"]["obs"])
+            observation, key = observation_and_key(site)
+            fn, rows = site["fn"], jnp.shape(observation)
             shape = jnp.broadcast_shapes(fn.batch_shape, rows[: len(rows) - fn.event_dim])
-            return fn.expand(shape).sample(site["kwargs"]["rng_key"])
+            return fn.expand(shape).sample(key)
 
         given = seed(substitute(self.model, data=self.values(params)), key)
         sites = traced(substitute(uncondition(given), substitute_fn=draw), batch)

@@ -8,8 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental import checkify
 
+from .._compat import with_checked_indices, wrong_indices
 from .._types import Batch, Params
 
 ROWS_COMPARED = 4
@@ -104,7 +104,7 @@ def check_each_row(
                 f"agent {agent}: {name!r} is {found[row]} in row {row}, which its distribution cannot give. "
                 f"Correct the row, or observe {name!r} with a distribution that can."
             )
-    wrong = _wrong_indices(error)
+    wrong = wrong_indices(error)
     of_dummy = wrong.pop(len(filled), None)
     for row, what in wrong.items():
         if what != of_dummy:
@@ -115,14 +115,8 @@ def check_each_row(
             )
 
 
-def _wrong_indices(error: checkify.Error) -> dict[int, str]:
-    """What checkify says of each row that it found fault with."""
-    lines = [line.partition(": ") for line in (error.get() or "").splitlines() if line.startswith("at mapped index")]
-    return {int(where.split()[-1]): what.strip() for where, _, what in lines}
-
-
 @jax.jit(static_argnums=(0, 1))
 def _row_by_row(values: Callable[[Params], Values], observed: Observed, params: Params, batch: Batch) -> Any:
     constrained = values(params)
-    checked = checkify.checkify(observed, errors=checkify.index_checks)
+    checked = with_checked_indices(observed)
     return jax.vmap(lambda row: checked(constrained, jax.tree.map(lambda leaf: leaf[None], row)))(batch)

@@ -18,8 +18,8 @@ import numpy as np
 from numpyro import distributions as dist
 from numpyro.handlers import seed, substitute
 from numpyro.infer.initialization import init_to_uniform
-from numpyro.ops.provenance import eval_provenance
 
+from .._compat import inputs_of
 from .._types import Batch, Params
 from .layout import RESERVED
 from .numpyro_runs import Model, anywhere, by_columns, constrained, forms, log_density, prior_terms, run, traced, zeros
@@ -233,7 +233,7 @@ def _is_within(fn: Any, kind: Any) -> bool:
 
 def _inputs(model: Model, latents: dict[str, jax.ShapeDtypeStruct], form: Batch) -> dict[str, frozenset[str]]:
     """Which of "params" and "batch" each quantity depends on."""
-    found = eval_provenance(partial(_quantities, model), params=latents, batch=form)
+    found = inputs_of(partial(_quantities, model), params=latents, batch=form)
     return {name: frozenset().union(*jax.tree.leaves(part)) for name, part in found.items()}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import binom, rankdata
 
-from .._extras import require
+from .._compat import array_stats
 from .markup import Markup, legend, tag
 from .notes import NETWORK_HEIGHT, annotate
 from .numbers import count, number, percent
@@ -140,7 +140,7 @@ def marginal(name: str, draws: Mapping[str, np.ndarray | None], equal_heights: b
 
 def density(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """A kernel estimate by arviz-stats: places and heights."""
-    stats = require("arviz_stats.base", "report").array_stats
+    stats = array_stats()
     places, heights, _ = stats.kde(values, grid_len=CURVE_POINTS)
     return places, heights
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from .._extras import require
+from .._compat import array_stats
 
 if TYPE_CHECKING:
     from .run import Run
@@ -103,7 +103,7 @@ def chain_diagnostics(run: Run, copies: list[int], most: int | None) -> dict[str
     Of at most `most` series, numbers evenly spaced, and no more than MOST_VALUES values; NaN elsewhere, and where a
     chain never moved: arviz would call constant draws perfect.
     """
-    stats = require("arviz_stats.base", "report").array_stats
+    stats = array_stats()
     length, chains, _, dimension = run.kept.shape
     columns = {name: np.full(dimension, np.nan) for name in COLUMNS}
     if length < FEWEST_DRAWS or dimension == 0:
@@ -133,5 +133,5 @@ def energy_fractions(run: Run) -> np.ndarray | None:
     if "energy" not in run.raw_stats or run.thin > 1 or run.num_draws < FEWEST_DRAWS:
         return None
     energy = run.raw_stats["energy"][:, :, 0]  # samplers with an energy hold one chain on all agents
-    bfmi = require("arviz_stats.base", "report").array_stats.bfmi
+    bfmi = array_stats().bfmi
     return np.asarray(bfmi(energy.T.astype(float), chain_axis=0, draw_axis=1))

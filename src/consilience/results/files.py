@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import uuid
-from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
-from .._extras import require
+from .._compat import zarr_store_written_by
 
 LOCK = ".lock"
 
@@ -83,22 +81,10 @@ def locked(folder: Path) -> IO[bytes]:
 
 
 def durable_zarr(folder: Path) -> Any:
-    """A zarr store in `folder` whose files are written as all others here are."""
-    return _durable_store()(folder)
+    """Return a zarr store in `folder` whose files are written as all others here are."""
+    return zarr_store_written_by(_write_with_folder)(folder)
 
 
-@cache
-def _durable_store() -> Any:
-    storage = require("zarr", "store").storage
-
-    class DurableStore(storage.LocalStore):  # type: ignore[name-defined, misc]
-        async def set(self, key: str, value: Any) -> None:
-            path = self.root / key
-            make_folder(path.parent)
-            await asyncio.to_thread(write_whole, path, value.as_buffer_like())
-
-        async def set_if_not_exists(self, key: str, value: Any) -> None:
-            if not (self.root / key).exists():
-                await self.set(key, value)
-
-    return DurableStore
+def _write_with_folder(path: Path, content: Any) -> None:
+    make_folder(path.parent)
+    write_whole(path, content)

@@ -8,14 +8,14 @@ be the same and compiles nothing.
 from __future__ import annotations
 
 import hashlib
-import re
 import uuid
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from .._compat import jaxpr_calls_python, jaxpr_constants, jaxpr_text
 
 
 class Fingerprint(NamedTuple):
@@ -30,40 +30,11 @@ class Fingerprint(NamedTuple):
 
 def fingerprint(*traced: Any) -> Fingerprint:
     """Of closed jaxprs: their texts, and the values of all constants in them."""
-    text = "\n".join(part.pretty_print(use_color=False) for part in traced)  # jax colours texts in a terminal
-    text = re.sub(r"0x[0-9a-fA-FX]+", "", text)  # addresses are chance
-    digest = hashlib.sha256(text.encode())
-    for value in (value for part in traced for value in _constants(part)):
+    digest = hashlib.sha256("\n".join(map(jaxpr_text, traced)).encode())
+    for value in (value for part in traced for value in jaxpr_constants(part)):
         if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
             value = jax.random.key_data(value)
         array = np.asarray(value)
         digest.update(f"{array.dtype}{array.shape}".encode())
         digest.update(array.tobytes())
-    calls_python = any("callback" in equation.primitive.name for part in traced for equation in _equations(part))
-    return Fingerprint(digest.hexdigest(), calls_python)
-
-
-def _constants(part: Any) -> Iterator[Any]:
-    """Captured arrays, of a jaxpr and of all jaxprs in it: texts show their shapes only."""
-    yield from getattr(part, "consts", ())
-    for equation in getattr(part, "jaxpr", part).eqns:
-        yield from (atom.val for atom in equation.invars if hasattr(atom, "val"))
-        for inner in _inner(equation):
-            yield from _constants(inner)
-
-
-def _equations(part: Any) -> Iterator[Any]:
-    """Of a jaxpr and of all jaxprs in it."""
-    for equation in getattr(part, "jaxpr", part).eqns:
-        yield equation
-        for inner in _inner(equation):
-            yield from _equations(inner)
-
-
-def _inner(equation: Any) -> Iterator[Any]:
-    """The jaxprs that an equation applies."""
-    yield from filter(_is_jaxpr, jax.tree.leaves(equation.params, is_leaf=_is_jaxpr))
-
-
-def _is_jaxpr(value: Any) -> bool:
-    return hasattr(value, "eqns") or hasattr(value, "jaxpr")
+    return Fingerprint(digest.hexdigest(), any(map(jaxpr_calls_python, traced)))

@@ -10,8 +10,10 @@ from typing import Any, TypeVar
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
+
+from .._compat import device_mesh, meet_other_hosts
 
 T = TypeVar("T")
 LEAST_BYTES = 64  # of a message: lengths are rounded up to powers of two, so that few are compiled
@@ -92,7 +94,7 @@ class Hosts:
 def _ways(hosts: int) -> tuple[NamedSharding, Callable[[jax.Array], jax.Array]]:
     """A row on each host, and from there to all: over one device of each, since hosts may have different numbers."""
     first = {device.process_index: device for device in reversed(jax.devices())}
-    mesh = Mesh(np.array([first[host] for host in range(hosts)]), ("hosts",))
+    mesh = device_mesh([first[host] for host in range(hosts)], "hosts")
     return NamedSharding(mesh, P("hosts")), jax.jit(lambda rows: rows, out_shardings=NamedSharding(mesh, P()))
 
 
@@ -120,9 +122,8 @@ def join(coordinator: str | None = None, hosts: int | None = None, host: int | N
     name, _, port = (coordinator or "").rpartition(":")
     if coordinator is not None and not (name and port.isdecimal()):
         raise ValueError(f"coordinator = {coordinator!r}: a name and a port are needed, for example first-host:7460.")
-    jax.config.update("jax_enable_preemption_service", False)  # it would swallow SIGTERM
     try:
-        jax.distributed.initialize(coordinator, hosts, host, heartbeat_timeout_seconds=HEARTBEAT_SECONDS)
+        meet_other_hosts(coordinator, hosts, host, HEARTBEAT_SECONDS)
     except ValueError as unknown:
         if coordinator is not None:
             raise

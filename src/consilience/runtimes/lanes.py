@@ -8,8 +8,8 @@ from typing import NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.extend.core import get_opaque_trace_state
 
+from .._compat import trace_state
 from ..consensus import EdgeLists, gossip, message_bytes, relaxed_gossip
 from ..consensus.edges import flow, take
 from .traffic import Kind
@@ -48,7 +48,7 @@ class LaneNeighbors:
         self._lists = lists
         self._root = root
         self._one_copy = one_copy
-        self._trace = get_opaque_trace_state()
+        self._trace = trace_state()
         self._open: list[LaneRepeated] = []
         self.exchanges: list[Exchange] = []
 
@@ -143,7 +143,7 @@ class LaneNeighbors:
 
     def _count(self, kind: Kind, x: object, times: int | jax.Array, way: str = "") -> None:
         exchange = Exchange(kind, times, message_bytes(x))
-        if get_opaque_trace_state() == self._trace:
+        if trace_state() == self._trace:
             self.exchanges.append(exchange)
         elif self._open and isinstance(times, int):
             self._open[-1].found[exchange, way] = None

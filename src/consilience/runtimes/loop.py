@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.extend.core import jaxpr_as_fun
 
+from .._compat import apply_jaxpr, jaxpr_name
 from .._types import Key, LogDensity
 from ..consensus import Neighbors
 from ..posterior import Layout, LocalLogDensity, Posterior, Shard, StartValues, start_values
@@ -208,10 +208,10 @@ class Replayed:
 
     def __init__(self, function: Callable[..., Any], *like: Any) -> None:
         self.code, self.form = jax.make_jaxpr(function, return_shape=True)(*like)
-        self.__name__ = self.code.jaxpr.debug_info.func_name  # for profiles
+        self.__name__ = jaxpr_name(self.code)  # for profiles
 
     def __call__(self, *arguments: Any) -> Any:
-        leaves = jaxpr_as_fun(self.code)(*jax.tree.leaves(arguments))
+        leaves = apply_jaxpr(self.code, jax.tree.leaves(arguments))
         return jax.tree.unflatten(jax.tree.structure(self.form), leaves)
 
 

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from .._compat import dual_averaging, mass_matrix_estimation, warmup_schedule
 from .._types import Count, Flag, Number, Scalar, Vector
 
 FIRST_STEP_SIZE = 1.0
@@ -42,10 +43,8 @@ class Schedule(NamedTuple):
         """
         if num_warmup == 0:
             return cls(0)
-        from blackjax.adaptation.window_adaptation import build_schedule
-
         lengths = (round(share * num_warmup) for share in shares) if shares and num_warmup >= FEWEST_FOR_SHARES else ()
-        stage, ends = np.asarray(build_schedule(num_warmup, *lengths)).T
+        stage, ends = warmup_schedule(num_warmup, *lengths)
         (slow,), (last,) = np.nonzero(stage), np.nonzero(ends)
         if not len(slow):
             return cls(num_warmup)
@@ -150,17 +149,11 @@ class WindowAdaptation(NamedTuple):
         averaging = _cast(start(final(adaptation.averaging)), self.like.dtype)
         return adaptation._replace(averaging=averaging, step_size=jnp.exp(averaging.log_step_size))
 
-    # BlackJAX is imported where something is adapted, and nowhere else.
-
     def _dual_averaging(self) -> tuple[Callable, Callable, Callable]:
-        from blackjax.adaptation.step_size import dual_averaging_adaptation
-
-        return dual_averaging_adaptation(self.target_acceptance)
+        return dual_averaging(self.target_acceptance)
 
     def _mass_matrix(self) -> tuple[Callable, Callable, Callable]:
-        from blackjax.adaptation.mass_matrix import mass_matrix_adaptation
-
-        return mass_matrix_adaptation(is_diagonal_matrix=not self.dense)
+        return mass_matrix_estimation(self.dense)
 
 
 def full_mass(inverse_mass: Any, like: Vector) -> jax.Array:

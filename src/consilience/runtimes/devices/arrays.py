@@ -12,9 +12,10 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from ..._compat import device_mesh
 from ..snapshot import is_key
 from .neighbors import DEVICES
 from .placement import Placement, agents_per_group
@@ -32,7 +33,7 @@ class MeshArrays:
 
     @cached_property
     def mesh(self) -> Mesh:
-        return Mesh(np.array(self.devices), (DEVICES,), axis_types=(AxisType.Auto,))
+        return device_mesh(self.devices, DEVICES)
 
     @cached_property
     def placement(self) -> Placement:

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ..._compat import on_every_device
 from ..._types import Key
 from ...network import Network
 from ...posterior import Layout, Posterior, Shard, check_start
@@ -128,7 +129,7 @@ class DeviceMesh(Engine):
     def _jitted(self, name: str, function: Callable[..., Any], **options: Any) -> Any:
         """On every device, each with its part of what is by agents."""
         ins, outs = getattr(self._specs, name)
-        on_mesh = jax.shard_map(function, mesh=self.arrays.mesh, in_specs=ins, out_specs=outs, check_vma=False)
+        on_mesh = on_every_device(function, self.arrays.mesh, ins, outs)
         # Said again, since a mesh of one device would do with any.
         return jax.jit(on_mesh, out_shardings=jax.tree.map(self.arrays.sharding, outs, is_leaf=is_spec), **options)
 

@@ -15,9 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.custom_batching import custom_vmap
-from jax.experimental.buffer_callback import buffer_callback
 
+from ..._compat import callback_for_all_chains
 from ...consensus import gossip, projection, relaxed_gossip
 from ...consensus.alone import Unsent
 from ...network import Network
@@ -119,51 +118,9 @@ def _call(function: Callable[[Arrays], Any], x: Any, like: Any, several: int | N
     """
     forms, structure = jax.tree.flatten(like)
     shapes = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in map(_numbers, forms))
-    results = _on_host(function, shapes, several)(*(_off_the_axis(_numbers(leaf)) for leaf in jax.tree.leaves(x)))
+    call = callback_for_all_chains(function, shapes, several)
+    results = call(*(_off_the_axis(_numbers(leaf)) for leaf in jax.tree.leaves(x)))
     return jax.tree.unflatten(structure, [_as(leaf, result) for leaf, result in zip(forms, results, strict=True)])
-
-
-def _on_host(function: Callable[[Arrays], Any], shapes: tuple[jax.ShapeDtypeStruct, ...], several: int | None) -> Any:
-    """`function` as one that compiled code can call; of several chains, once for all."""
-    whole = shapes
-    if several is not None:
-        whole = tuple(jax.ShapeDtypeStruct((several, *shape.shape), shape.dtype) for shape in shapes)
-
-    def on_arrays(*arrays: Any) -> tuple[np.ndarray, ...]:
-        found = function([np.asarray(array) for array in arrays])
-        return tuple(found if several is None else map(np.stack, zip(*found, strict=True)))
-
-    def on_buffers(_: Any, results: Any, *arrays: Any) -> None:
-        found = function([np.asarray(array) for array in arrays])
-        places = [_bytes(np.asarray(result)) for result in results]
-        for k, values in enumerate([found] if several is None else found):
-            for place, value in zip(places, values, strict=True):
-                place[k * value.nbytes : (k + 1) * value.nbytes] = _bytes(np.ascontiguousarray(value))
-
-    @custom_vmap
-    def call(*leaves: jax.Array) -> tuple[jax.Array, ...]:
-        if jax.default_backend() == "cpu":  # without a copy, where the host can reach the numbers: ten times as fast
-            return tuple(buffer_callback(on_buffers, whole)(*leaves))
-        return jax.pure_callback(on_arrays, whole, *leaves)
-
-    @call.def_vmap  # type: ignore[untyped-decorator]
-    def of_chains(size: int, is_batched: list[bool], *leaves: jax.Array) -> Any:
-        every = [
-            leaf if batched else jnp.broadcast_to(leaf, (size, *leaf.shape))
-            for leaf, batched in zip(leaves, is_batched, strict=True)
-        ]
-        larger = tuple(jax.ShapeDtypeStruct((size, *shape.shape), shape.dtype) for shape in shapes)
-        results = _on_host(function, larger, several)(*every)
-        if several is not None:
-            results = tuple(jnp.moveaxis(result, 1, 0) for result in results)
-        return results, (True,) * len(shapes)
-
-    return call
-
-
-def _bytes(array: np.ndarray) -> memoryview:
-    """Of a contiguous array, where they are. To copy them takes half of what an assignment by numpy does."""
-    return array.reshape(-1).data.cast("B")
 
 
 def _off_the_axis(x: jax.Array) -> jax.Array:

@@ -107,7 +107,7 @@ def verdict_of(fault: Fault, outcome: Outcome) -> str:
     failure = outcome.failure
     if outcome.code != 1 or failure is None:
         return f"mistake in the list: pytest's exit code {outcome.code}"
-    if failure["rest"].rpartition(" - ")[2].startswith(BROKEN):
+    if any(f" - {error}" in failure["rest"] for error in BROKEN):
         return "mistake in the list: the code does not run"
     return CAUGHT
 

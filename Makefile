@@ -5,7 +5,8 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-profile test-fast soak lint format docs lock clean docs-experiments bench bench-accuracy bench-theory
+.PHONY: help demo test test-fast test-profile soak mutants lint format docs lock clean docs-experiments
+.PHONY: bench bench-accuracy bench-theory
 .PHONY: bench-store bench-peers bench-scaling bench-plan
 
 help:  ## what can be made
@@ -32,6 +33,9 @@ test-profile: $(VENV)/.ready  ## the tests, and where their time goes: by file, 
 
 soak: $(VENV)/.ready  ## long fault tests
 	$(BIN)/python -m pytest -m soak -s
+
+mutants: $(VENV)/.ready  ## planted faults, one at a time: the tests must find every one (half an hour)
+	$(BIN)/python -m tests.mutants --jobs 2
 
 lint: $(VENV)/.ready  ## ruff and mypy
 	$(BIN)/ruff check .

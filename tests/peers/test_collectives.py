@@ -83,6 +83,15 @@ def test_sums_of_several_arrays(network, mask):
             np.testing.assert_allclose(number, values[:, 0, 0].sum(), atol=1e-8)
 
 
+@pytest.mark.parametrize("network", [cs.Network.path(5), cs.Network.ring(5), cs.Network.star(4)], ids=repr)
+def test_one_no_reaches_the_farthest_agent(network):
+    room = Room(network)
+    for against in range(network.size):
+        for [found] in room.all(lambda c, k: c.flood([np.array([k != against])])):  # noqa: B023
+            assert not found
+    assert all(found for [found] in room.all(lambda c, k: c.flood([np.array([True])])))
+
+
 def test_masks_hide_what_is_sent_and_say_only_that_someone_left_the_support():
     room = Room(cs.Network.ring(4), mask=True)
     bad = np.array([[1.0, 2.0, 3.0], [np.nan, 2.0, 3.0], [1.0, 1e30, 3.0], [1.0, 2.0, 3.0]])

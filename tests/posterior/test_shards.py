@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 import consilience as cs
 from consilience.experiments.targets import REGRESSION, linear_regression
 from consilience.posterior import Shard, stack_shards
+from consilience.posterior.shards import own_shards
 
 ROWS = 60
 DATA = {
@@ -161,6 +162,21 @@ REFUSED_SHARDS = {
 def test_bad_shards_are_refused_by_name(shards, message):
     with pytest.raises((ValueError, TypeError), match=message):
         stack_shards(shards, 3)
+
+
+@pytest.mark.parametrize("own", [range(3), range(1), range(1, 3), range(2, 3)], ids=str)
+@pytest.mark.parametrize("by_number", [False, True], ids=["a list", "a function"])
+def test_a_host_has_the_shards_of_its_own_agents(own, by_number):
+    shards = cs.shard(DATA, 3)
+    found = own_shards(shards.__getitem__ if by_number else shards, 3, own)
+    assert len(found) == len(own)
+    for agent, shard in zip(own, found, strict=True):
+        np.testing.assert_array_equal(shard["x"], shards[agent]["x"])
+
+
+def test_a_host_names_its_agents_as_all_do():
+    with pytest.raises(ValueError, match="agent 2: x has NaN"):
+        own_shards(shards_with(2, x=HOLED), 3, range(1, 3))
 
 
 REFUSED_SPLITS = {

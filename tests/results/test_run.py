@@ -8,6 +8,7 @@ from arviz_stats.base import array_stats
 import consilience as cs
 from consilience.experiments.targets import linear_regression
 from consilience.results import Run
+from consilience.results import draws as storage
 from consilience.results.expectation import expectation
 from consilience.results.summary import SHOWN_ROWS
 
@@ -60,6 +61,17 @@ def test_columns_are_arviz_figures_worst_agent_first(run):
     assert alone.acceptance == pytest.approx(run.stats["is_accepted"][2].mean())
     with pytest.raises(ValueError, match=r"agent = 4: a whole number from 0 to 3"):
         run.summary(agent=4)
+
+
+def test_mean_and_sd_of_blocks_are_those_of_all_draws(run, monkeypatch):
+    """Of draws that wander, so that no block is like the next one."""
+    draws = np.random.default_rng(0).standard_normal((4, 3, 300, 3)) + np.linspace(0, 5, 300)[:, None]
+    wandering = synthetic(draws, run)
+    monkeypatch.setattr(storage, "BLOCK_BYTES", 10_000)
+    assert len([*wandering.blocks()]) > 3
+    columns = wandering.summary().columns
+    np.testing.assert_allclose(columns["mean"], draws.mean(axis=(0, 1, 2)))
+    np.testing.assert_allclose(columns["sd"], draws.reshape(4, -1, 3).std(axis=1).mean(axis=0))
 
 
 def test_the_printed_summary_says_everything_and_that_it_is_biased(run):

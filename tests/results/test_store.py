@@ -308,6 +308,27 @@ class TestStore:
                 sample(out=tmp_path / "run")
         sample(out=tmp_path / "run", resume=True)
 
+    def test_draws_that_could_not_be_written_do_not_count(self, tmp_path, monkeypatch):
+        """A checkpoint comes after the draws that it counts, so whatever ends a run between the two costs nothing."""
+        append, chunks = store_module.Store.append, []
+
+        def full_at_the_third(self, chunk, first):
+            chunks.append(len(chunk.positions))
+            if len(chunks) == 3:
+                raise OSError(28, "No space left on device")
+            append(self, chunk, first)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Simulation, "iterations_at_once", lambda self: 7)
+            patch.setattr(store_module, "SAMPLING_SHARE", 0)  # every chunk is saved
+            patch.setattr(store_module.Store, "append", full_at_the_third)
+            with pytest.raises(OSError, match="No space left"):
+                sample(out=tmp_path / "run")
+        assert chunks == [7, 7, 7]
+        run = cs.load(tmp_path / "run")
+        assert run.num_draws == 14
+        assert np.isfinite(run.positions).all()
+
     def test_a_run_killed_while_its_folder_is_made_starts_anew(self, tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(store_module.Store, "_say", None)

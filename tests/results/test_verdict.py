@@ -137,6 +137,14 @@ def test_divergences_and_slow_energies():
     assert "E-BFMI" not in said(replace(run, thin=2))  # averaged energies say nothing
 
 
+def test_iterations_behind_thinned_draws_are_all_counted():
+    """A draw's figure is the mean over the iterations behind it."""
+    half = np.zeros((1000, 2, 1))
+    half[:7] = 0.5
+    run = replace(made_up(independent(chains=2), cs.nuts(), is_divergent=half, redone=half), thin=4)
+    assert run.divergences == run.redone == 7 * 2 * 0.5 * 4
+
+
 def test_how_far_agents_are_apart_and_that_a_sampler_is_biased():
     common = np.repeat(independent(copies=1), 4, axis=2)
     text = said(made_up(common + 0.01 * independent(copies=4), cs.published(0.1)))

@@ -52,6 +52,37 @@ class TestTheChainOfThePooledData:
         np.testing.assert_allclose(together.positions, pooled.positions, rtol=0, atol=1e-8)
         assert np.ptp(together.positions, axis=0).min() > 0.01  # it moved
 
+    @pytest.mark.parametrize("name", GIVEN)
+    def test_is_blackjax_s_own(self, name):
+        """On the pooled data's log density, with nothing of ours in between: the step of iteration t, at its first
+        attempt, has the key fold_in(fold_in(chain, t), 0).
+        """
+        from blackjax.mcmc import hmc, nuts
+
+        target, mass = linear_regression(5), np.array([1.0, 0.5, 2.0])
+        pooled = cs.pool(target.shards)[0]
+
+        def logdensity(w):
+            return -0.5 * jnp.sum((pooled["y"] - pooled["x"] @ w) ** 2) - 0.5 * w @ w
+
+        def step(key, state):
+            if name == "nuts":
+                return nuts.build_kernel()(key, state, logdensity, 0.1, mass)[0]
+            if name == "mala":
+                return hmc.build_kernel()(key, state, logdensity, 0.15, mass, 1)[0]
+            for_jitter, for_step = jax.random.split(key)
+            step_size = 0.1 * (1 + 0.2 * jax.random.uniform(for_jitter, minval=-1.0))
+            return hmc.build_kernel()(for_step, state, logdensity, step_size, mass, 4)[0]
+
+        with jax.enable_x64(True):
+            run = simulation(target, RING, GIVEN[name])
+            found = run.advance(40, 1).positions[:, 0, 0]
+            state, its_step = hmc.init(jnp.zeros(3), logdensity), jax.jit(step)
+            for t, position in enumerate(found):
+                state = its_step(jax.random.fold_in(jax.random.fold_in(run.inputs.chain_keys[0], t), 0), state)
+                np.testing.assert_allclose(position, state.position, rtol=0, atol=1e-8)
+        assert np.ptp(found, axis=0).min() > 0.01
+
     @pytest.mark.parametrize("sampler", SELF_TUNING.values(), ids=SELF_TUNING)
     def test_tuned_alike_at_first_and_in_law_later(self, sampler):
         """Adaptation amplifies rounding, so that later draws agree in law only."""
@@ -295,6 +326,14 @@ class TestWarmUp:
         run.advance(50, 1)
         jax.tree.map(np.testing.assert_array_equal, before, jax.tree.map(np.asarray, run.state.adaptation))
 
+    @pytest.mark.parametrize("target_acceptance", [0.4, 0.9])
+    def test_proposals_are_taken_as_often_as_was_asked_for(self, target_acceptance):
+        sampler = cs.mala(target_acceptance=target_acceptance)
+        run = simulation(linear_regression(5), RING, sampler, chains=4, num_warmup=1000)
+        run.advance(1, 1000)
+        rate = run.advance(1000, 1).stats["acceptance_rate"].mean()
+        assert rate == pytest.approx(target_acceptance, abs=0.1)
+
     def test_what_is_given_is_not_tuned(self):
         target = linear_regression(5)
         given_step = simulation(target, RING, cs.nuts(0.25), num_warmup=200)
@@ -332,6 +371,17 @@ class TestDecentralize:
         )
         theirs, ours = (draws(target, RING, sampler, num_samples=50) for sampler in samplers)
         np.testing.assert_allclose(theirs, ours, atol=1e-5)
+
+    def test_a_kernel_that_asks_for_values_alone_draws_the_chain_of_the_pooled_data(self):
+        import blackjax
+
+        walk = blackjax.mcmc.random_walk.normal(0.1 * np.ones(3))
+        sampler = cs.decentralize(lambda logdensity: blackjax.additive_step_random_walk(logdensity, walk))
+        target = linear_regression(5)
+        with jax.enable_x64(True):
+            together, pooled = (simulation(target, network, sampler).advance(200, 1) for network in (RING, ALONE))
+        np.testing.assert_allclose(together.positions, pooled.positions, rtol=0, atol=1e-8)
+        assert 0.1 < together.stats["is_accepted"].mean() < 0.9
 
     def test_any_kernel_is_counted_by_what_it_says_it_evaluates(self):
         import blackjax

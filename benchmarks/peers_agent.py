@@ -26,7 +26,7 @@ import numpy as np
 import zenoh
 
 import consilience as cs
-from consilience._compat import compute_on_the_caller_s_thread
+from consilience._compat import dispatch_synchronously
 from consilience.experiments.digits import AGENTS as SIZE
 from consilience.experiments.digits import INIT, POSTERIOR, bundled_digits
 from consilience.network import network_from_spec
@@ -244,7 +244,7 @@ def _jobs(jobs: queue.SimpleQueue[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    compute_on_the_caller_s_thread()  # as `consilience peer` does
+    dispatch_synchronously()  # as `consilience peer` does
     folder, name = sys.argv[1:]
     agent = Agent(Path(folder), name)
     jobs: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()

@@ -180,13 +180,13 @@ def _bytes(array: np.ndarray) -> memoryview:
     return array.reshape(-1).data.cast("B")
 
 
-def compute_on_the_caller_s_thread() -> None:
-    """Let compiled code run on the thread that calls it, in the whole process.
+def dispatch_synchronously() -> None:
+    """Let a call of compiled code return when that is done, in the whole process; before anything else is computed.
 
-    API: the option jax_cpu_enable_async_dispatch, undocumented.
+    API: the option jax_cpu_enable_async_dispatch, undocumented. It does not cover code with parallel parts.
     Seen to work: jax 0.10.2 and 0.12.0.
-    Without it: a callback that waits for other agents may hold the only thread that could run what they wait for, and
-    `consilience peer` hangs (cli/peer.py).
+    Without it: a callback may wait for numbers that are computed by the thread that it holds, and `consilience peer`
+    hangs (cli/peer.py).
     """
     jax.config.update("jax_cpu_enable_async_dispatch", False)
 

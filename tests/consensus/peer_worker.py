@@ -7,7 +7,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from consilience._compat import compute_on_the_caller_s_thread
+from consilience._compat import dispatch_synchronously
 from consilience.runtimes.peers.collectives import Collectives
 from consilience.runtimes.peers.mailbox import Mailbox
 from consilience.runtimes.peers.neighbors import PeerNeighbors
@@ -19,7 +19,7 @@ RUN = "00" * 8
 
 
 def main(folder: Path, index: int, ports: list[int]) -> None:
-    compute_on_the_caller_s_thread()
+    dispatch_synchronously()
     names = tuple(f"agent{k}" for k in range(NETWORK.size))
     near = NETWORK.neighbors(index)
     endpoints = {names[k]: f"tls/127.0.0.1:{ports[k]}" for k in near}

@@ -23,7 +23,7 @@ import typer
 
 from .._compat import (
     callback_errors_unlogged,
-    compute_on_the_caller_s_thread,
+    dispatch_synchronously,
     log_zenoh_refusals,
     zenoh_refusal,
 )
@@ -81,7 +81,7 @@ def peer(
         agent = read_agent(file, data, changes)
         agent.identity()
         jax.config.update("jax_enable_x64", agent.config.run.x64)  # for all threads: compiled code calls from its own
-        compute_on_the_caller_s_thread()
+        dispatch_synchronously()
         with redirect_stdout(sys.stderr):
             member = _member(agent, patience, quiet)
     from ..peering import Excluded, Stopped

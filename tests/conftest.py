@@ -21,6 +21,20 @@ import pytest
 from jaxtyping import install_import_hook
 
 MOST_SECONDS = 60.0  # of one test, with what it needs
+SLOW = (  # what `make test-fast` leaves out
+    "cli/test_demo.py",
+    "cli/test_devices.py",
+    "cli/test_reproduce.py",
+    "devices/",
+    "peers/test_runs.py",
+    "peers/test_survival.py",
+    "results/test_killing.py",
+    "samplers/",
+    "test_docs.py",
+    "test_invariance.py",
+    "test_numpyro_reference.py",
+    "test_reference.py",
+)
 
 matplotlib.use("Agg")
 jax.config.update("jax_num_cpu_devices", 5)  # for tests of meshes; the others use the first
@@ -29,6 +43,13 @@ install_import_hook(["consilience.samplers", "consilience.consensus"], "beartype
 from consilience._compiled import keep_compiled_code
 
 keep_compiled_code()
+
+
+def pytest_collection_modifyitems(items):
+    """Mark what is slow."""
+    for item in items:
+        if item.path.relative_to(Path(__file__).parent).as_posix().startswith(SLOW):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -60,3 +81,11 @@ def compilations():
     jax.monitoring.register_event_duration_secs_listener(listen)
     yield seen
     jax.monitoring.unregister_event_duration_listener(listen)
+
+
+@pytest.fixture
+def optimized(monkeypatch):
+    """Compile as for users: where a test runs for long, that pays."""
+    compile = jax.stages.Lowered.compile
+    options = {"xla_backend_optimization_level": 3}
+    monkeypatch.setattr(jax.stages.Lowered, "compile", lambda lowered: compile(lowered, compiler_options=options))

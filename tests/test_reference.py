@@ -9,7 +9,7 @@ import consilience as cs
 
 from .posteriordb import AGENTS, NAMES, load, needs_posteriordb
 
-pytestmark = needs_posteriordb
+pytestmark = [needs_posteriordb, pytest.mark.usefixtures("optimized")]
 RING = cs.Network.ring(AGENTS)
 AXES = {"chain_axis": 0, "draw_axis": 1}
 RETRY_ERRORS = 3.3

@@ -20,6 +20,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from consilience import _compat
 
+from .patience import PATIENCE
 from .peers.crew import free_ports
 
 HOOKS = {}  # by name: how often it is tested
@@ -47,7 +48,11 @@ def relies_on(package, broken, *hooks):
 def python(code, *arguments):
     """Run code in a process of its own."""
     return subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", code, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
     )
 
 

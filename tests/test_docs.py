@@ -33,6 +33,8 @@ import consilience as cs
 from consilience.cli.app import app
 from consilience.cli.build import SAMPLERS, settings_of
 
+from .patience import PATIENCE
+
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
@@ -117,7 +119,7 @@ class Agents:
         """When all have: what the last of them has said."""
         said = ""
         for process, path in self._running:
-            process.wait(900)
+            process.wait(PATIENCE)
             said = path.read_text()
             assert process.returncode == 0, said
         self._running = []
@@ -170,7 +172,7 @@ def run_command(words: list[str], root: Path, agents: Agents) -> str:
                 for function in ("run_experiment", "show", "write_page", "data.fetch"):
                     patch.setattr(f"consilience.cli.reproduce.{function}", Mock())
             result = CliRunner().invoke(app, words[1:])
-            end = time.monotonic() + 300
+            end = time.monotonic() + PATIENCE
             while words[1] == "status" and result.exit_code == 1 and time.monotonic() < end:  # nobody is there yet
                 result = CliRunner().invoke(app, words[1:])
         assert result.exit_code == 0, f"{words}: {result.output}"

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import consilience as cs
 from consilience.cli.app import app
 
+from ..patience import PATIENCE
 from ..peers.crew import free_ports
 
 MODEL = """
@@ -96,7 +97,7 @@ def test_refusals(folder, words, message):
 
 def test_outside_of_a_cluster(folder):
     process = started("--devices", "cluster")
-    _, errors = process.communicate(timeout=120)
+    _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 2 and "no cluster is known here" in errors
 
 
@@ -105,7 +106,7 @@ def both(words, second=()):
     cluster = ["--devices", "cluster", "--coordinator", f"127.0.0.1:{free_ports(1)[0]}", "--hosts", "2", "--host"]
     processes = [started(*words, *cluster, "0"), started(*words, *second, *cluster, "1")]
     try:
-        return [(*process.communicate(timeout=120), process.returncode) for process in processes]
+        return [(*process.communicate(timeout=PATIENCE), process.returncode) for process in processes]
     finally:
         for process in processes:
             process.kill()
@@ -144,7 +145,7 @@ def test_two_hosts_of_which_one_dies(folder):
             if "of 100,000 iterations" in said:
                 break
         second.kill()
-        out, errors = first.communicate(timeout=120)
+        out, errors = first.communicate(timeout=PATIENCE)
     finally:
         for process in (first, second):
             process.kill()
@@ -156,7 +157,7 @@ def test_two_hosts_of_which_one_dies(folder):
 
     line = words(drawn + 50)
     first, second = (started("--resume", *line, str(host)) for host in range(2))
-    (out, errors), (nothing, _) = (process.communicate(timeout=240) for process in (first, second))
+    (out, errors), (nothing, _) = (process.communicate(timeout=PATIENCE) for process in (first, second))
     assert (first.returncode, second.returncode) == (0, 0), errors
     assert json.loads(out)["paths"]["run"] == "shared" and nothing == ""
     assert command("--out", "undisturbed", "--set", f"run.num_samples={drawn + 50}").exit_code == 0

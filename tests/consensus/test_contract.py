@@ -15,6 +15,7 @@ from consilience.runtimes.devices.placement import Wiring, wire
 from consilience.runtimes.lanes import LaneNeighbors
 from consilience.runtimes.peers.certificates import Authority
 
+from ..patience import PATIENCE
 from ..peers.crew import free_ports
 from .contract import CASES, NETWORK, ROOT, SAME_EVERYWHERE, SIZE, of_agents
 from .peer_worker import RUN
@@ -63,7 +64,7 @@ def on_peers(folder):
     ]
     try:
         for worker in workers:
-            _, errors = worker.communicate(timeout=180)
+            _, errors = worker.communicate(timeout=PATIENCE)
             assert worker.returncode == 0, errors
     finally:
         for worker in workers:

@@ -12,13 +12,13 @@ import pytest
 
 import consilience as cs
 
+from ..patience import PATIENCE
 from ..peers.crew import free_ports
 from .host import NETWORK
 from .problem import sample
 
 ROOT = Path(__file__).parents[2]
 DRAWS = 150
-PATIENCE = 240
 
 
 @contextmanager

@@ -18,6 +18,8 @@ from consilience.experiments import download as module
 from consilience.experiments.download import content, download
 from consilience.results.files import locked
 
+from ..patience import PATIENCE
+
 RAW = np.random.default_rng(0).integers(0, 256, 300_000, dtype=np.uint8).tobytes()
 SHA256 = hashlib.sha256(RAW).hexdigest()
 
@@ -72,7 +74,7 @@ class Handler(BaseHTTPRequestHandler):
         with contextlib.suppress(ConnectionError):  # a client may have given up
             self.wfile.write(raw[start:until])
         if mirror.stalls:
-            mirror.released.wait(10)
+            mirror.released.wait(PATIENCE)
 
     def log_message(self, *_):
         pass
@@ -255,7 +257,7 @@ def test_whoever_waited_takes_what_the_other_has_fetched(path, mirror, waited):
     with ThreadPoolExecutor(1) as pool:
         with locked(path.parent):
             waiting = pool.submit(fetch, path, mirror)
-            assert waited.wait(10)
+            assert waited.wait(PATIENCE)
             path.write_bytes(RAW)
         waiting.result(10)
     assert mirror.requests == []

@@ -17,6 +17,8 @@ import consilience as cs
 from consilience.network import network_from_spec
 from consilience.results.store import read_checkpoint
 
+from ..patience import PATIENCE
+
 MODEL = '''
 """Linear regression with three coefficients; every agent has rows of its own."""
 import jax.numpy as jnp
@@ -97,7 +99,7 @@ class Crew:
                 )
         return self
 
-    def finish(self, seconds=180):
+    def finish(self, seconds=PATIENCE):
         """Wait for all that are running; their exit codes by name."""
         end = time.monotonic() + seconds
         try:
@@ -133,7 +135,7 @@ class Crew:
         path = self.folder / "peers" / name / "status.json"
         return json.loads(path.read_text())["agents"][name] if path.exists() else {}
 
-    def wait_for(self, what, name="agent0", seconds=120):
+    def wait_for(self, what, name="agent0", seconds=PATIENCE):
         """Until an agent's status is as `what(status)` says."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -144,7 +146,7 @@ class Crew:
             time.sleep(0.02)
         raise AssertionError(f"{name} is {self.status(name)}:\n{self.said()}")
 
-    def wait_until_saved(self, iteration, name="agent0", seconds=120, folder="run"):
+    def wait_until_saved(self, iteration, name="agent0", seconds=PATIENCE, folder="run"):
         """Until so many iterations are on disk, there."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:

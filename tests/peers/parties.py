@@ -18,6 +18,7 @@ from consilience.runtimes.peers.certificates import Authority, Identity, Verifie
 from consilience.runtimes.peers.mailbox import Mailbox
 from consilience.runtimes.peers.session import Credentials, Links, Place
 
+from ..patience import PATIENCE
 from .crew import free_ports
 
 RUN = "0123456789abcdef"
@@ -26,7 +27,7 @@ HOST = "127.0.0.1"
 NOTHING_MORE = 0.4  # seconds in which what was going to arrive has arrived
 
 
-def until(condition, seconds=10.0):
+def until(condition, seconds=PATIENCE):
     """Wait for something that is to happen."""
     end = time.monotonic() + seconds
     while not condition():

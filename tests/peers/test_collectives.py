@@ -15,6 +15,8 @@ from consilience.runtimes.peers.mailbox import Interrupted, Mailbox, OutOfStep
 from consilience.runtimes.peers.masks import KeyPair, Masks
 from consilience.runtimes.peers.wire import HEADER, Form, arrays_of, header_of, pack
 
+from ..patience import PATIENCE
+
 RUN = bytes(8)
 
 
@@ -61,7 +63,7 @@ class Room:
         threads = [threading.Thread(target=work, args=(k,)) for k in range(self.network.size)]
         for thread in threads:
             thread.start()
-        end = time.monotonic() + 20
+        end = time.monotonic() + PATIENCE
         while any(thread.is_alive() for thread in threads) and time.monotonic() < end:
             time.sleep(0.01)
             for box in self.mailboxes:  # as an agent's pulse does

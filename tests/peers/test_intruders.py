@@ -32,6 +32,7 @@ from consilience.runtimes.peers.mailbox import AHEAD, SAID, Interrupted
 from consilience.runtimes.peers.session import OBSERVER, Credentials, Place
 from consilience.runtimes.peers.wire import HEADER, MAGIC, NOT_FINITE, Form, arrays_of, header_of, pack
 
+from ..patience import PATIENCE
 from .crew import MODEL, Crew
 from .parties import HOST, NOTHING_MORE, RING, RUN, Agent, Intruder, Ring, until
 
@@ -112,7 +113,7 @@ def swap(agents, number, kind="swap"):
 
 
 @contextmanager
-def receiving(agent, sender, number, form=FORM, seconds=5.0):
+def receiving(agent, sender, number, form=FORM, seconds=PATIENCE):
     """`Mailbox.receive` in a thread of its own, for at most so long: call what is given for the arrays."""
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(lambda: arrays_of(agent.mailbox.receive([sender], number, form)[0], form))
@@ -207,7 +208,7 @@ def test_connections_that_say_nothing_keep_nobody_out(ring, a):
             silent = stack.enter_context(socket.create_connection((HOST, ring.ports["a"])))
             if k % 4 == 0:
                 silent.sendall(b"GET / HTTP/1.1\r\n\r\n" * k)
-        with Intruder(ring.credentials("b").tls(), ring.endpoint("a"), seconds=5) as late:
+        with Intruder(ring.credentials("b").tls(), ring.endpoint("a"), seconds=PATIENCE) as late:
             late.put(edge("b"), b"as b")
             until(lambda: rounds_of(a) == [b"as b"])
 
@@ -314,7 +315,7 @@ def test_who_answers_at_a_neighbor_s_address_is_not_taken_for_it(tmp_path, ring,
         other.claim(f"consilience/{RUN}/alive/c")
         heard = other.listen_to("consilience/**")
         own = other.listen_to(edge("d", "c"))
-        end = time.monotonic() + (1.0 if who != "c" else 20)
+        end = time.monotonic() + (1.0 if who != "c" else PATIENCE)
         while time.monotonic() < end and not (rounds_of(d) and own):
             d.links.send("round", "c", b"for c")
             other.put(edge("c", "d"), b"as c")
@@ -702,7 +703,7 @@ def fuzz(ring, agents, insider, said, times):
             count += 1
     insider.put(edge("b"), b"the last")
     insider.put(edge("b", topic="board"), b"the last")
-    until(lambda: sum(raw == b"the last" for *_, raw in a.heard) == 2, 120)
+    until(lambda: sum(raw == b"the last" for *_, raw in a.heard) == 2)
     assert count == 2 * times
     assert a.refused["b"] > times / 2
     assert "a pulse failed" not in said()
@@ -809,9 +810,9 @@ def test_a_run_is_what_it_would_have_been(tmp_path, stranger):
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as intruder:
         try:
             crew.start("agent0")
-            until(lambda: "refused a card from agent2" in crew.logged("agent0"), 60)
+            until(lambda: "refused a card from agent2" in crew.logged("agent0"))
             codes = crew.start("agent1", "agent2").finish()
-            did = json.loads(intruder.communicate("", timeout=20)[0])
+            did = json.loads(intruder.communicate("", timeout=PATIENCE)[0])
         finally:
             crew.end()
             intruder.kill()

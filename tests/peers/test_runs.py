@@ -9,6 +9,7 @@ import pytest
 
 import consilience as cs
 
+from ..patience import PATIENCE
 from .crew import MODEL, Crew, command
 
 DIGITS = '''
@@ -139,7 +140,7 @@ def test_the_others_go_on_without_one_that_is_lost(crews, tmp_path):
     crew.kill("agent2")
     crew.wait_until_saved(200, folder="run-without-agent2")
     crew.start("agent2", options=["--patience", "4"])  # too late
-    assert crew.processes["agent2"].wait(120) == 1, crew.said()
+    assert crew.processes["agent2"].wait(PATIENCE) == 1, crew.said()
     assert "the others went on without agent2" in crew.said("agent2")
     crew.processes["agent1"].send_signal(signal.SIGINT)
     codes = crew.finish()

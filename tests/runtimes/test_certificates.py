@@ -20,6 +20,8 @@ from cryptography.x509.oid import NameOID
 from consilience.runtimes.peers import certificates
 from consilience.runtimes.peers.certificates import CONTEXT, MOST_KEPT, Authority, Identity, Untrusted, Verifier
 
+from ..patience import PATIENCE
+
 RUN = "0123456789abcdef"
 AUTHORITY = Authority.create(RUN)
 STRANGER = Authority.create(RUN)  # with the very same name
@@ -290,7 +292,7 @@ def test_zenoh_links_agents_and_no_stranger(tmp_path, host):
             time.sleep(0.3)
             assert not list(a.info.peers_zid())
         with opened("b", AUTHORITY, [], [endpoint]) as b:
-            until = time.monotonic() + 10
+            until = time.monotonic() + PATIENCE
             while not list(a.info.peers_zid()) and time.monotonic() < until:
                 time.sleep(0.02)
             assert [str(peer) for peer in a.info.peers_zid()] == [str(b.info.zid())]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from types import ModuleType
 
 
@@ -14,7 +15,20 @@ def require(module: str, extra: str) -> ModuleType:
         # A module that is there but misses a dependency of its own says so itself.
         if missing.name is None or missing.name != module.split(".")[0]:
             raise
-        raise ModuleNotFoundError(
-            f"this needs {missing.name}, which is not installed: pip install 'consilience[{extra}]'",
-            name=missing.name,
-        ) from None
+        raise _missing(missing.name, extra) from None
+
+
+def check_installed(module: str, extra: str) -> None:
+    """Say which extra brings `module` where it is not there; importing it, which may take a second, is for later."""
+    try:
+        found = importlib.util.find_spec(module)
+    except ModuleNotFoundError:
+        found = None
+    if found is None:
+        raise _missing(module, extra)
+
+
+def _missing(module: str, extra: str) -> ModuleNotFoundError:
+    return ModuleNotFoundError(
+        f"this needs {module}, which is not installed: pip install 'consilience[{extra}]'", name=module
+    )

@@ -13,7 +13,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from .._extras import require
+from .._extras import check_installed
 from .ending import errors_are_said
 from .output import QUIET
 from .writing import check_folder
@@ -45,7 +45,7 @@ def demo(
     """
     with errors_are_said():
         for module in ("sklearn", "arviz_stats", "matplotlib"):  # before the first draw, not after the last
-            require(module, "demo")
+            check_installed(module, "demo")
         check_folder(out, "--out DIR")
         out.mkdir(parents=True, exist_ok=True)
     from ..experiments.digits import Scale, digits

@@ -27,7 +27,7 @@ from .._compat import (
     log_zenoh_refusals,
     zenoh_refusal,
 )
-from .._extras import require
+from .._extras import check_installed
 from ..results import Run
 from ..sampling import Length
 from .agents import ON_LOSS, AgentFile, read_agent
@@ -107,7 +107,7 @@ def _check_on_loss(on_loss: str | None) -> None:
 
 def _check_extras() -> None:
     for module, extra in (("zenoh", "peers"), ("cryptography", "peers"), ("zarr", "cli"), ("arviz_stats", "report")):
-        require(module, extra)
+        check_installed(module, extra)
 
 
 def _again(file: Path, data: str | None, changes: Sequence[str], patience: float) -> str:

@@ -13,7 +13,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from .._extras import require
+from .._extras import check_installed
 from ..experiments import data
 from ..experiments.catalogue import EXPERIMENTS
 from ..experiments.record import Record
@@ -105,7 +105,7 @@ def _chosen(names: list[str]) -> list[Experiment]:
 def _check(chosen: list[Experiment], scale: Scale, folder: Path) -> None:
     """Before the first draw, not after the last."""
     for module in ("sklearn", "arviz_stats", "matplotlib"):
-        require(module, "demo")
+        check_installed(module, "demo")
     check_folder(folder, "--out DIR")
     missing = []
     for name in sorted({name for one in chosen for name in one.data} if scale is Scale.paper else ()):

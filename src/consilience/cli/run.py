@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import jax
 import typer
 
-from .._extras import require
+from .._extras import check_installed, require
 from ..results import Run
 from ..results.store import RUN
 from ..runtimes import Devices, Hosts
@@ -117,9 +117,9 @@ def _check_folder(folder: Path, resume: bool) -> None:
 def _check_extras(report: bool) -> None:
     """Before the first draw, not after the last."""
     for module in ("zarr", "tomli_w"):
-        require(module, "cli")
+        check_installed(module, "cli")
     for module in ("arviz_stats", *["matplotlib"] * report):
-        require(module, "report")
+        check_installed(module, "report")
 
 
 def _precision(config: Config) -> AbstractContextManager[Any]:

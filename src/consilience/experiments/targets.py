@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import polygamma
 
+from .._lazy import LazyModule
 from .._types import Batch, Key, Params
 from ..posterior import Posterior
+
+special: Any = LazyModule("scipy.special")
 
 
 @dataclass(frozen=True)
@@ -75,8 +78,8 @@ def log_gamma(agents: int, seed: int = 0) -> Target:
         {"shape": a.astype(np.float32), "rate": b.astype(np.float32)}
         for a, b in zip(np.split(shape, agents), np.split(rate, agents), strict=True)
     ]
-    mean = np.array([polygamma(0, 3.0) - np.log(rate.sum())])
-    variance = np.array([[polygamma(1, 3.0)]])
+    mean = np.array([special.polygamma(0, 3.0) - np.log(rate.sum())])
+    variance = np.array([[special.polygamma(1, 3.0)]])
     return Target(
         LOG_GAMMA, shards, mean, variance, lambda key: jax.random.loggamma(key, 3.0, (1,)) - np.log(rate.sum())
     )

@@ -14,16 +14,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import stdtrit
 
+from .._lazy import LazyModule
 from ..network import Network
 from .theory_chains import consensus, coupled
 from .theory_ratios import STEP_OF_RATIO, ratio_errors
 from .theory_target import AGENTS, examples, posterior_draws
+
+special: Any = LazyModule("scipy.special")
 
 CONFIDENCE = 0.95
 MARGIN = 0.1  # how far from its limit a slope over a finite range of ε may lie
@@ -177,7 +180,7 @@ def fit(at: np.ndarray, groups: np.ndarray) -> Slope:
     value = float(weights @ np.log(groups.mean(axis=1)))
     left_out = weights @ np.log(without_one)
     error = float(np.sqrt((count - 1) / count * ((left_out - left_out.mean()) ** 2).sum()))
-    width = error * float(stdtrit(count - 1, 0.5 + CONFIDENCE / 2))
+    width = error * float(special.stdtrit(count - 1, 0.5 + CONFIDENCE / 2))
     return Slope(value, value - width, value + width)
 
 

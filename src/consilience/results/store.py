@@ -27,7 +27,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from .._extras import require
+from .._extras import check_installed, require
 from .._lazy import LazyModule
 from ..network import Network
 from ..network.weights import assemble
@@ -71,7 +71,7 @@ class Store:
         agents_per_file: int | None = None,
     ) -> None:
         for module in ("zarr", "tomli_w"):
-            require(module, "store")
+            check_installed(module, "store")
         self.folder, self.identity, self.kept, self.planned, self.group = folder, identity, kept, planned, group
         self.progress = Progress()
         self.snapshot: Mapping[str, np.ndarray] | None = None

@@ -12,7 +12,7 @@ import consilience as cs
 
 from .crew import Crew, Proxy
 
-DRAWS = 1200  # some seconds of them, so that something can happen meanwhile
+DRAWS = 500  # some seconds of them, so that something can happen meanwhile
 
 
 @pytest.fixture(scope="module")

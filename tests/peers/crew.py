@@ -72,10 +72,21 @@ class Crew:
 
     Args:
       settings: what `consilience init` is told besides.
+      program: what agents are started by.
     """
 
-    def __init__(self, folder, network="ring:3", num_samples=100, num_warmup=0, settings=(), model=MODEL, rows="rows"):
-        self.folder, self.spec, self.rows = Path(folder), network, rows
+    def __init__(
+        self,
+        folder,
+        network="ring:3",
+        num_samples=100,
+        num_warmup=0,
+        settings=(),
+        model=MODEL,
+        rows="rows",
+        program=PROGRAM,
+    ):
+        self.folder, self.spec, self.rows, self.program = Path(folder), network, rows, program
         self.folder.mkdir(parents=True, exist_ok=True)
         self.network = network_from_spec(network)
         self.names = [f"agent{k}" for k in range(self.network.size)]
@@ -95,7 +106,7 @@ class Crew:
             words = ["peer", f"peers/{name}/agent.toml", "--data", f"regression:{self.rows}", *options]
             with (self.folder / f"{name}.out").open("ab") as out:
                 self.processes[name] = subprocess.Popen(
-                    [*PROGRAM, *words], cwd=self.folder, stdout=out, stderr=out, start_new_session=True
+                    [*self.program, *words], cwd=self.folder, stdout=out, stderr=out, start_new_session=True
                 )
         return self
 

@@ -1,0 +1,13 @@
+"""One peer, as `consilience peer` runs it, in chunks whose number does not follow the machine's pace.
+
+Agents say a few words to each other before every chunk, and those are part of the traffic.
+"""
+
+from consilience.cli import main
+from consilience.runtimes import engine
+
+assert engine.CHUNK_SECONDS > 0, "how long a chunk lasts is said elsewhere now: set it there"
+engine.CHUNK_SECONDS = 1e6
+
+if __name__ == "__main__":
+    main()

@@ -32,7 +32,7 @@ BUNDLED = images._bundled
 
 
 @pytest.fixture
-def small(monkeypatch, optimized):
+def small(monkeypatch):
     """Fewer images, and fewer draws to compare: what is tried here is the way from a command to its page."""
     monkeypatch.setattr(data, "found", lambda name: False)  # as on a fresh machine
     monkeypatch.setattr(images, "_bundled", a_fifth)

@@ -19,7 +19,7 @@ from .reading import some
 from .style import BAND, MOST_SERIES, PAPER, QUIET, SERIES, line_look
 from .svg import drawn
 
-stats: Any = LazyModule("scipy.stats")
+scipy_stats: Any = LazyModule("scipy.stats")
 
 TRACE_POINTS = 600
 TIME_POINTS = 40
@@ -77,10 +77,10 @@ def ranks(name: str, chains: np.ndarray) -> Markup:
     if length < FEWEST_RANK_BINS * DRAWS_PER_BIN // 2:
         return missing(f"{count(length, 'draw')} a chain are too few to rank.")
     bins = int(np.clip(length // DRAWS_PER_BIN, FEWEST_RANK_BINS, MOST_RANK_BINS))
-    ranked = stats.rankdata(chains, axis=None).reshape(chains.shape)
+    ranked = scipy_stats.rankdata(chains, axis=None).reshape(chains.shape)
     heights = np.stack([np.histogram(row, bins, (0.5, chains.size + 0.5))[0] for row in ranked]) / (length / bins)
     tail = (1 - BAND_COVERAGE) / 2
-    low, high = stats.binom.ppf([tail, 1 - tail], length, 1 / bins) / (length / bins)
+    low, high = scipy_stats.binom.ppf([tail, 1 - tail], length, 1 / bins) / (length / bins)
     shown = some(len(chains))
     tallest = max(2.0, float(heights[shown].max()))
 

@@ -80,6 +80,8 @@ def test_every_host_loads_the_data_of_its_own_agents_and_has_all_draws_at_the_en
     assert "drawn" in said[0][1] and "drawn" not in said[1][1]  # one bar
 
 
+# By dmala, the command's own test kills a host.
+@pytest.mark.parametrize("shared", ["nuts", pytest.param("dmala", marks=pytest.mark.soak)], indirect=True)
 def test_a_killed_host_costs_nothing_that_was_reported(shared, tmp_path):
     name, undisturbed, _ = shared
     victim = 0 if name == "nuts" else 1

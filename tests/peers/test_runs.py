@@ -73,7 +73,8 @@ def simulated(crew, sampler, source=MODEL, agents=None, **settings):
         )
 
 
-@pytest.mark.parametrize("name", ["nuts", "dmala"])
+# By dmala, recorded draws show it (tests/golden).
+@pytest.mark.parametrize("name", ["nuts", pytest.param("dmala", marks=pytest.mark.soak)])
 def test_five_agents_draw_what_simulate_draws(crews, tmp_path, name):
     sampler = {"nuts": cs.nuts(0.1, 1.0, max_num_doublings=4), "dmala": cs.dmala(0.05, 1.0)}[name]
     settings = ["--set", f"sampler.name={name}", "--set", f"sampler.step_size={sampler.step_size}"]

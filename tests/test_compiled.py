@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import jax
 import pytest
@@ -36,6 +37,12 @@ def test_the_command_finds_what_it_compiled_before(tmp_path):
     (entries,) = tmp_path.iterdir()  # a folder for this kind of processor
     assert entries.stat().st_mode & 0o077 == 0, "others could put code there"
     assert hits(tmp_path) > 0
+    for folder in (entries, tmp_path):  # what others can write to is not run
+        mode = folder.stat().st_mode
+        folder.chmod(0o777)
+        assert hits(tmp_path) == 0
+        folder.chmod(mode)
+    assert hits("off") == 0
 
 
 def test_it_can_be_switched_off_and_put_elsewhere(monkeypatch, tmp_path):
@@ -47,9 +54,10 @@ def test_it_can_be_switched_off_and_put_elsewhere(monkeypatch, tmp_path):
     assert _compiled.compiled_folder().parent == cache_folder() / "compiled"
 
 
-def test_processors_of_different_kinds_share_no_code(monkeypatch):
+@pytest.mark.parametrize("told", ["processor", "processor_features"])
+def test_processors_of_different_kinds_share_no_code(told, monkeypatch):
     one = _compiled.compiled_folder()
-    monkeypatch.setattr(_compiled, "processor", lambda: "another kind")
+    monkeypatch.setattr(_compiled, told, lambda: "another kind")
     assert _compiled.compiled_folder() != one
 
 
@@ -73,6 +81,9 @@ def test_a_folder_that_cannot_be_made_costs_nothing(settings, monkeypatch, tmp_p
     monkeypatch.setenv("CONSILIENCE_COMPILED", str(tmp_path / "file" / "x"))
     monkeypatch.setattr(_compiled, "FOLDER", "jax_dump_ir_to")  # a setting that is not set
     monkeypatch.setattr(jax.config, "jax_dump_ir_to", None, raising=False)
+    _compiled.keep_compiled_code()
+    assert settings == {}
+    monkeypatch.setattr(_compiled, "compiled_folder", Mock(side_effect=RuntimeError("no home")))
     _compiled.keep_compiled_code()
     assert settings == {}
 

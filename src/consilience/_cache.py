@@ -15,9 +15,18 @@ def cache_folder() -> Path:
 
 def processor() -> str:
     """Return the kind of this machine's processor, by name where the system tells."""
+    return _of_processor("model name") or f"{platform.machine()} {platform.processor()}".strip()
+
+
+def processor_features() -> str:
+    """Return what this machine's processor can do, where the system tells: one name may stand for several kinds."""
+    return _of_processor("flags") or _of_processor("Features")
+
+
+def _of_processor(what: str) -> str:
+    """Return what Linux says of the first processor; nothing on other systems."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else f"{platform.machine()} {platform.processor()}".strip()
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(what)), "")

@@ -270,8 +270,11 @@ def write_compiled_code_whole() -> None:
         path = Path(str(self.path)) / f"{key}-cache"
         if not path.exists():
             partial = path.with_name(f".{uuid.uuid4().hex}")
-            partial.write_bytes(value)
-            partial.replace(path)
+            try:
+                partial.write_bytes(value)
+                partial.replace(path)
+            except OSError:  # a full disk costs a compilation, and no warning for every program
+                partial.unlink(missing_ok=True)
 
     LRUCache.put = put  # type: ignore[method-assign]
 

@@ -13,4 +13,6 @@ class LazyModule:
         self._name = name
 
     def __getattr__(self, attribute: str) -> Any:
+        if attribute.startswith("_"):  # asked for by those who look at all objects, and to be told apart from a use
+            raise AttributeError(attribute)
         return getattr(importlib.import_module(self._name), attribute)

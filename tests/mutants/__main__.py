@@ -23,7 +23,10 @@ from pathlib import Path
 
 from .faults import PACKAGE, ROOT, Fault, check_tests, planted, read_faults
 
-LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache", "site", "runs", "reproduction")
+LEFT_OUT = shutil.ignore_patterns(
+    *(".git", ".venv*", ".compiled", "__pycache__", ".*_cache", "build", "dist", "demo-output"),
+    *("site", "runs", "reproduction"),
+)
 ANOTHER = 9  # the exit code where another package than the copy's would be tested
 START = f"""
 import importlib.util, pathlib, sys, pytest
@@ -64,7 +67,12 @@ def run_tests(copy: Path, tests: Sequence[str], keyword: str, limit: float, *opt
     """Run tests of a copy against the copy's own package."""
     words = [*options, "-q", "-rfE", "--tb=short", "-p", "no:cacheprovider", *(["-k", keyword] if keyword else [])]
     command = [sys.executable, "-c", START, *words, *(f"tests/{test}" for test in tests)]
-    environment = {**os.environ, "PYTHONPATH": str(copy / "src"), "COLUMNS": "400"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(copy / "src"),
+        "COLUMNS": "400",
+        "CONSILIENCE_COMPILED": str(ROOT / ".compiled"),  # programs are looked up by what they compute, faults and all
+    }
     began = time.monotonic()
     with subprocess.Popen(
         command,

@@ -89,7 +89,7 @@ class Layout:
     def ravel_on_host(self, params: Params) -> np.ndarray:
         """Return the vector of given `params`, which compiles nothing."""
         leaves = self.treedef.flatten_up_to(params)
-        return np.concatenate([np.asarray(leaf, self.dtype).ravel() for leaf in leaves])
+        return np.concatenate([np.asarray(jnp.asarray(leaf, self.dtype)).ravel() for leaf in leaves])
 
     def unravel(self, vector: Any) -> Params:
         """The pytree of a vector, or of an array of vectors: the last axis is taken apart, others are kept."""

@@ -7,6 +7,7 @@ import pytest
 
 import consilience as cs
 from consilience.experiments.targets import linear_regression, log_gamma
+from consilience.samplers.rounds import check_rounds, rounds_at
 from consilience.samplers.settings import check_flag
 
 from ..statistical import assert_caught, moment_test
@@ -71,6 +72,12 @@ def test_the_metropolis_step_begins_where_it_should():
     run = simulation(linear_regression(4), NETWORKS["ring"], cs.published(1.0, metropolis_after=3))
     accepted = run.advance(6, 1).stats["is_accepted"][:, 0]
     np.testing.assert_array_equal(accepted, np.repeat([[1.0], [0.0]], 3, axis=0) * np.ones(4))
+
+
+def test_a_schedule_of_rounds_changes_at_its_milestones():
+    rounds = check_rounds("published", {0: 1, 1000: 5, 2000: 10})
+    at = (0, 1, 999, 1000, 1001, 1999, 2000, 10**6)
+    assert [int(rounds_at(rounds, jnp.int32(t))) for t in at] == [1, 1, 1, 5, 5, 5, 10, 10]
 
 
 def test_mass_scales_the_momentum_and_nothing_else():

@@ -82,4 +82,4 @@ lock: $(VENV)/.ready  ## resolve the newest versions into requirements.lock
 		--no-header --no-annotate --output-file requirements.lock --upgrade
 
 clean:  ## remove the environments and what was built
-	rm -rf $(VENV) .venv-* .compiled build dist .pytest_cache .ruff_cache .mypy_cache demo-output site
+	rm -rf $(VENV) .venv-* .compiled build dist .pytest_cache .ruff_cache .mypy_cache demo-output site test-profile.jsonl

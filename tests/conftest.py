@@ -13,14 +13,14 @@ FLAGS = "--xla_backend_optimization_level=0"
 if version("jaxlib").startswith("0.10."):
     FLAGS += " --xla_cpu_use_fusion_emitters=false"  # later ones have no others, and end at a flag they do not know
 os.environ.setdefault("XLA_FLAGS", FLAGS)
-os.environ.setdefault("CONSILIENCE_COMPILED", str(Path(__file__).parent.parent / ".compiled"))
+os.environ.setdefault("CONSILIENCE_COMPILED", str(Path(__file__).parents[1] / ".compiled"))
 
 import jax
 import matplotlib
 import pytest
 from jaxtyping import install_import_hook
 
-MOST_SECONDS = 60.0  # of one test, with what it needs
+TESTS = Path(__file__).parent
 SLOW = (  # what `make test-fast` leaves out
     "cli/test_demo.py",
     "cli/test_devices.py",
@@ -40,30 +40,31 @@ matplotlib.use("Agg")
 jax.config.update("jax_num_cpu_devices", 5)  # for tests of meshes; the others use the first
 install_import_hook(["consilience.samplers", "consilience.consensus"], "beartype.beartype")
 
-from consilience._compiled import keep_compiled_code
+from consilience._compiled import FOLDER, OFF, VARIABLE, keep_compiled_code
+
+from .limit import complaint, crowding
 
 keep_compiled_code()
+if getattr(jax.config, FOLDER) is None:
+    os.environ[VARIABLE] = OFF[0]  # the processes that tests start need not say why, each of them
 
 
 def pytest_collection_modifyitems(items):
     """Mark what is slow."""
     for item in items:
-        if item.path.relative_to(Path(__file__).parent).as_posix().startswith(SLOW):
+        if item.path.is_relative_to(TESTS) and item.path.relative_to(TESTS).as_posix().startswith(SLOW):
             item.add_marker(pytest.mark.slow)
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
-    """Fail a test that takes too long: a suite that is slow is not run."""
+    """Fail a test that takes too long."""
     report = (yield).get_result()
     spent = item.stash[SPENT] = item.stash.get(SPENT, 0.0) + call.duration
-    most = MOST_SECONDS * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))  # longer where others are at work, too
-    if call.when == "call" and report.passed and spent > most and not item.get_closest_marker("soak"):
-        report.outcome = "failed"
-        report.longrepr = (
-            f"{item.nodeid} took {spent:.0f} s, more than {most:.0f} s. Make it smaller, share what it needs through a "
-            f"fixture, or mark it soak."
-        )
+    if call.when == "call" and report.passed and not item.get_closest_marker("soak"):
+        said = complaint(item.nodeid, spent, crowding())
+        if said:
+            report.outcome, report.longrepr = "failed", said
 
 
 SPENT = pytest.StashKey[float]()
@@ -85,7 +86,7 @@ def compilations():
 
 @pytest.fixture
 def optimized(monkeypatch):
-    """Compile as for users: where a test runs for long, that pays."""
+    """Compile to code that runs fast: where a test samples for long, that pays."""
     compile = jax.stages.Lowered.compile
     options = {"xla_backend_optimization_level": 3}
     monkeypatch.setattr(jax.stages.Lowered, "compile", lambda lowered: compile(lowered, compiler_options=options))

@@ -188,8 +188,8 @@ def test_calls_of_python_are_recognised_wherever_they_are():
         assert not _compat.jaxpr_calls_python(jax.make_jaxpr(function)(jnp.float32(1)))
 
 
-@relies_on("jax", "what was traced cannot be applied: nothing would run", _compat.apply_jaxpr, _compat.jaxpr_name)
-def test_what_was_traced_is_applied_again_and_knows_its_name():
+@relies_on("jax", "what was traced cannot be applied: nothing would run", _compat.apply_jaxpr)
+def test_what_was_traced_is_applied_again():
     def cumulative(x, y):
         return lax.scan(lambda total, each: (total + each * y, total), 0.0, x)
 
@@ -198,7 +198,6 @@ def test_what_was_traced_is_applied_again_and_knows_its_name():
     found = jax.jit(lambda x, y: _compat.apply_jaxpr(traced, [x, y]))(x, 3.0)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(one, other)
-    assert _compat.jaxpr_name(traced) == "cumulative"
 
 
 # --- jax: callbacks ------------------------------------------------------------------------------------
@@ -372,8 +371,42 @@ def test_compiled_code_is_whole_or_not_there(tmp_path, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             cache.put("key", b"compiled code")
     assert cache.get("key") is None
+    assert list(tmp_path.iterdir()) == []
     cache.put("key", b"compiled code")
     assert cache.get("key") == b"compiled code"
+    cache.put("key", b"other code")  # asked for where the first could not be read
+    assert cache.get("key") == b"other code"
+
+
+@relies_on(
+    "jax",
+    "a limit that somebody has given jax's compilation cache is not kept",
+    _compat.write_compiled_code_whole,
+)
+def test_a_limit_of_compiled_code_is_jax_s_to_keep(tmp_path):
+    from jax._src.lru_cache import LRUCache
+
+    _compat.write_compiled_code_whole()
+    cache = LRUCache(str(tmp_path), max_size=1000)
+    cache.put("first", bytes(600))
+    cache.put("second", bytes(600))
+    assert cache.get("first") is None and cache.get("second") == bytes(600)
+
+
+# --- jax: errors ---------------------------------------------------------------------------------------
+
+
+@relies_on(
+    "jax",
+    "out of memory is not told from other errors: a host would blame another one",
+    _compat.is_out_of_memory,
+)
+def test_out_of_memory_is_known_by_what_jax_says():
+    with pytest.raises(jax.errors.JaxRuntimeError) as raised:
+        jnp.zeros((1 << 50,), jnp.float32).block_until_ready()
+    assert _compat.is_out_of_memory(raised.value)
+    assert not _compat.is_out_of_memory(jax.errors.JaxRuntimeError("UNAVAILABLE: no answer"))
+    assert not _compat.is_out_of_memory(ValueError("RESOURCE_EXHAUSTED"))
 
 
 # --- jax: checked indices ------------------------------------------------------------------------------

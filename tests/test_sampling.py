@@ -146,3 +146,16 @@ def test_parameters_may_be_any_pytree():
     run = cs.sample(posterior, shards, RING, cs.published(0.05), init=init, num_samples=6, num_chains=2, progress=False)
     assert run.draws["w"].shape == (4, 2, 6, 3)
     assert run.draws["bias"][0].shape == (4, 2, 6)
+
+
+def test_the_generator_of_random_numbers_is_the_one_that_is_set_now():
+    """Not the one that was set when keys were first made, which jax would go on with."""
+
+    def draws():
+        return cs.sample(**GOOD).positions
+
+    before = draws()
+    with jax.default_prng_impl("rbg"):
+        other = draws()
+    assert not np.array_equal(before, other)
+    np.testing.assert_array_equal(draws(), before)

@@ -105,16 +105,6 @@ def apply_jaxpr(jaxpr: Any, leaves: Sequence[Any]) -> list[Any]:
     return jaxpr_as_fun(jaxpr)(*leaves)
 
 
-def jaxpr_name(jaxpr: Any) -> str:
-    """Return the name of the function that a closed jaxpr was traced from.
-
-    API: the attribute debug_info of jaxprs.
-    Seen to work: jax 0.10.2 and 0.12.0.
-    Without it: profiles of compiled code show a function without a name (runtimes/loop.py).
-    """
-    return str(jaxpr.jaxpr.debug_info.func_name)
-
-
 # --- jax: callbacks ------------------------------------------------------------------------------------
 
 
@@ -256,27 +246,48 @@ def meet_other_hosts(coordinator: str | None, hosts: int | None, host: int | Non
 # --- jax: compiled code on disk -------------------------------------------------------------------------
 
 
+@cache
 def write_compiled_code_whole() -> None:
-    """Let an entry of jax's compilation cache appear whole or not at all.
+    """Let an entry of jax's compilation cache appear whole or not at all, and a damaged one be replaced.
 
-    API: jax._src.lru_cache.LRUCache.put, private. jax writes an entry where it will be read.
+    API: LRUCache of jax._src.lru_cache, private: its method `put`, its attributes `path` and `eviction_enabled`. jax
+    writes an entry where it will be read, and never again.
     Seen to work: jax 0.10.2 and 0.12.0.
     Without it: a process that is killed while it writes leaves half an entry, which no later one mends and all warn
-    about; and one that reads while another writes warns too (_compiled.py).
+    about; and one that reads while another writes warns too. Where it is gone, no code is kept (_compiled.py).
     """
     from jax._src.lru_cache import LRUCache
 
+    of_jax = LRUCache.put
+
     def put(self: Any, key: str, value: bytes) -> None:
+        if self.eviction_enabled:  # somebody has set a limit, which jax keeps with files of its own
+            of_jax(self, key, value)
+            return
         path = Path(str(self.path)) / f"{key}-cache"
-        if not path.exists():
-            partial = path.with_name(f".{uuid.uuid4().hex}")
-            try:
-                partial.write_bytes(value)
-                partial.replace(path)
-            except OSError:  # a full disk costs a compilation, and no warning for every program
-                partial.unlink(missing_ok=True)
+        partial = path.with_name(f".{uuid.uuid4().hex}")
+        try:
+            partial.write_bytes(value)
+            partial.replace(path)
+        except OSError:  # a full disk costs a compilation, and no warning for every program
+            pass
+        finally:
+            partial.unlink(missing_ok=True)
 
     LRUCache.put = put  # type: ignore[method-assign]
+
+
+# --- jax: errors ---------------------------------------------------------------------------------------
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Tell whether a device had too little memory for what it was to compute.
+
+    API: the text of jax's errors, which begins with the name of a status of XLA.
+    Seen to work: jax 0.10.2 and 0.12.0.
+    Without it: a host that has run out of memory says that another host has gone (cli/devices.py).
+    """
+    return isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
 
 
 # --- jax: checked indices ------------------------------------------------------------------------------

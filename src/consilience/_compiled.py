@@ -1,13 +1,15 @@
 """Compiled code that outlives a process: a model that was seen before starts without compiling.
 
 jax looks programs up by what is compiled, its own version and its flags. Code for one processor may not run on another,
-so every kind of processor has a folder of its own. What is found there is run, so nobody else may write to it.
+so every kind of processor has a folder of its own. What is found there is run, so nobody else may be able to write there.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import stat
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,10 +19,9 @@ from ._cache import cache_folder, processor, processor_features
 from ._compat import write_compiled_code_whole
 
 VARIABLE = "CONSILIENCE_COMPILED"
-OFF = "off"
+OFF = ("off", "0", "no", "false")
 FOLDER = "jax_compilation_cache_dir"  # of jax
 MOST_BYTES = 1 << 30
-WRITABLE_BY_OTHERS = 0o022
 
 
 def compiled_folder() -> Path | None:
@@ -30,7 +31,7 @@ def compiled_folder() -> Path | None:
     user's cache.
     """
     named = os.environ.get(VARIABLE, "")
-    if named.lower() == OFF:
+    if named.lower() in OFF:
         return None
     kind = hashlib.sha256(f"{processor()} {processor_features()}".encode()).hexdigest()[:12]
     return (Path(named).expanduser() if named else cache_folder() / "compiled") / kind
@@ -39,46 +40,70 @@ def compiled_folder() -> Path | None:
 def keep_compiled_code() -> None:
     """Let jax keep what it compiles from here on, and find what it compiled before.
 
-    Somebody who has given jax a folder of their own keeps that one. Where there is no folder that we, and only we, can
-    write to, nothing is kept.
+    Somebody who has given jax a folder of their own keeps that one. Where no folder can be written to by us, and by
+    nobody else, nothing is kept; who has named one is told why.
     """
     if getattr(jax.config, FOLDER) is not None:
         return
     try:
         folder = compiled_folder()
-        if folder is None or not _is_ours(folder):
+        if folder is None:
             return
+        folder = _made(folder)
         _remove_oldest(folder, MOST_BYTES)
-    except (OSError, RuntimeError):  # a full disk; a user without a home
+        write_compiled_code_whole()
+    except (OSError, RuntimeError, ImportError, AttributeError) as error:  # no room, no home, another jax
+        if os.environ.get(VARIABLE):
+            print(f"{VARIABLE}={os.environ[VARIABLE]}: no compiled code is kept. {error}", file=sys.stderr)
         return
-    write_compiled_code_whole()
     jax.config.update(FOLDER, str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # a run compiles a dozen small programs, too
 
 
-def _is_ours(folder: Path) -> bool:
-    """Make a folder, and tell whether we can write to it and others cannot: neither to it nor to the one it is in."""
-    folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    folder.mkdir(exist_ok=True, mode=0o700)
+def _made(folder: Path) -> Path:
+    """Make a folder and return its real path; refuse one that others could write to, or put another in the place of."""
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    for one in reversed(missing):
+        one.mkdir(exist_ok=True, mode=0o700)
+    folder = folder.resolve()
     if not os.access(folder, os.W_OK):
+        raise PermissionError(f"{folder} cannot be written to.")
+    if hasattr(os, "getuid"):
+        for one in (folder, *folder.parents):
+            found = one.stat()
+            is_safe = one != folder and bool(found.st_mode & stat.S_ISVTX)  # as /tmp: what is in it is its owners'
+            if found.st_uid not in (0, os.getuid()) or not (is_safe or _is_ours_to_write(found)):
+                raise PermissionError(f"others can write to {one}: chmod go-w {one}, or name another folder.")
+    return folder
+
+
+def _is_ours_to_write(found: os.stat_result) -> bool:
+    """Tell whether nobody but its owner may put, remove or rename entries of a folder."""
+    by_group = bool(found.st_mode & stat.S_IWGRP) and not _is_of_one_user(found.st_gid)
+    return not (by_group or found.st_mode & stat.S_IWOTH)
+
+
+def _is_of_one_user(group: int) -> bool:
+    """Tell whether a group is the one that many systems make for every user, with the user's name."""
+    import grp
+    import pwd
+
+    try:
+        return grp.getgrgid(group).gr_name == pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
         return False
-    if not hasattr(os, "getuid"):
-        return True
-    return all(
-        found.st_uid == os.getuid() and not found.st_mode & WRITABLE_BY_OTHERS
-        for found in (folder.stat(), folder.parent.stat())
-    )
 
 
 def _remove_oldest(folder: Path, most: int) -> None:
-    """Remove the entries that were written first, until the others take at most so many bytes."""
+    """Remove the files that were written first, until the others take at most so many bytes."""
     entries = []
-    for path in folder.iterdir():
+    for path in folder.rglob("*"):
         with suppress(FileNotFoundError):  # another process was faster
             found = path.stat()
-            entries.append((found.st_mtime, found.st_size, path))
+            if stat.S_ISREG(found.st_mode):
+                entries.append((found.st_mtime, found.st_size, path))
     kept = 0
     for _, size, path in sorted(entries, reverse=True):
         kept += size
-        if kept > most and path.is_file():
+        if kept > most:
             path.unlink(missing_ok=True)

@@ -10,7 +10,6 @@ import typer
 from rich.markup import escape
 
 from .. import __version__
-from .._compiled import keep_compiled_code
 from .demo import demo
 from .ending import EXIT_CODES
 from .init import init
@@ -40,10 +39,10 @@ def consilience(
 
     Example: consilience run examples/logistic.toml
 
-    Compiled code is kept in ~/.cache/consilience/compiled, so that a model starts quickly when it is run again. The
-    environment variable CONSILIENCE_COMPILED names another folder, or switches this off: CONSILIENCE_COMPILED=off.
+    Compiled code is kept in the user's cache folder (~/.cache/consilience/compiled, or below $XDG_CACHE_HOME), so that
+    a model starts quickly when it is run again. The environment variable CONSILIENCE_COMPILED names another folder, or
+    switches this off: CONSILIENCE_COMPILED=off.
     """
-    keep_compiled_code()
 
 
 def _help(command: Callable[..., Any]) -> str:

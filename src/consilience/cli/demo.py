@@ -13,6 +13,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from .._compiled import keep_compiled_code
 from .._extras import check_installed
 from .ending import errors_are_said
 from .output import QUIET
@@ -44,10 +45,11 @@ def demo(
     Example: consilience demo --out demo-output --seed 1
     """
     with errors_are_said():
-        for module in ("sklearn", "arviz_stats", "matplotlib"):  # before the first draw, not after the last
+        for module in ("sklearn", "arviz_stats", "matplotlib"):  # missed before the first draw, not after the last
             check_installed(module, "demo")
         check_folder(out, "--out DIR")
         out.mkdir(parents=True, exist_ok=True)
+    keep_compiled_code()
     from ..experiments.digits import Scale, digits
     from ..experiments.digits_figure import digits_figure
     from ..report.page import report

@@ -12,12 +12,12 @@ from typing import Annotated
 import jax
 import typer
 
+from .._compat import is_out_of_memory
 from ..runtimes import Devices, Hosts
 from ..runtimes.hosts import LostHostError, is_known_to_all
 from .ending import FAILED, INTERRUPTED, end, errors_are_said, shortly
 
 CLUSTER = "cluster"
-OUT_OF_MEMORY = "RESOURCE_EXHAUSTED"  # as jax says it
 
 DevicesOption = Annotated[
     str | None,
@@ -93,7 +93,7 @@ def _losses_are_said(hint: Callable[[], str]) -> Iterator[None]:
     try:
         yield
     except (LostHostError, jax.errors.JaxRuntimeError) as error:
-        if OUT_OF_MEMORY in str(error):  # no other host's fault
+        if is_out_of_memory(error):  # no other host's fault
             raise
         end(FAILED, f"this host cannot go on, most likely because another one has gone. {shortly(error)}", hint())
 

@@ -27,6 +27,7 @@ from .._compat import (
     log_zenoh_refusals,
     zenoh_refusal,
 )
+from .._compiled import keep_compiled_code
 from .._extras import check_installed
 from ..results import Run
 from ..sampling import Length
@@ -80,6 +81,7 @@ def peer(
         _check_extras()
         agent = read_agent(file, data, changes)
         agent.identity()
+        keep_compiled_code()
         jax.config.update("jax_enable_x64", agent.config.run.x64)  # for all threads: compiled code calls from its own
         dispatch_synchronously()
         with redirect_stdout(sys.stderr):

@@ -13,6 +13,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from .._compiled import keep_compiled_code
 from .._extras import check_installed
 from ..experiments import data
 from ..experiments.catalogue import EXPERIMENTS
@@ -79,6 +80,7 @@ def reproduce(
         with errors_are_said(hint=what_now):
             chosen = _chosen(names)
             _check(chosen, scale, folder)
+            keep_compiled_code()
             records = []
             for experiment in chosen:
                 place = folder / experiment.name
@@ -103,7 +105,7 @@ def _chosen(names: list[str]) -> list[Experiment]:
 
 
 def _check(chosen: list[Experiment], scale: Scale, folder: Path) -> None:
-    """Before the first draw, not after the last."""
+    """Say what is missing before the first draw, not after the last."""
     for module in ("sklearn", "arviz_stats", "matplotlib"):
         check_installed(module, "demo")
     check_folder(folder, "--out DIR")

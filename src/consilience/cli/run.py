@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import jax
 import typer
 
+from .._compiled import keep_compiled_code
 from .._extras import check_installed, require
 from ..results import Run
 from ..results.store import RUN
@@ -64,12 +65,16 @@ def run(
     name = "nuts"
     [run]
     num_samples = 1000
+
+    What is compiled is kept for the next time, unless the environment has CONSILIENCE_COMPILED=off.
     """
     changes = [*(changes or []), *([] if out is None else [f"run.out={json.dumps(str(out))}"])]
     with errors_are_said():
         config = read_config(file, changes)
         runtime = runtime_of(devices, coordinator, hosts, host)
     all_hosts = Hosts() if runtime is None else runtime.hosts
+    if all_hosts.count == 1:  # several must run the same code, and only the first would find its own again
+        keep_compiled_code()
 
     def check() -> None:
         _check_extras(not no_report)
@@ -115,7 +120,7 @@ def _check_folder(folder: Path, resume: bool) -> None:
 
 
 def _check_extras(report: bool) -> None:
-    """Before the first draw, not after the last."""
+    """Say what is missing before the first draw, not after the last."""
     for module in ("zarr", "tomli_w"):
         check_installed(module, "cli")
     for module in ("arviz_stats", *["matplotlib"] * report):

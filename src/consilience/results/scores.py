@@ -17,7 +17,7 @@ import numpy as np
 from .._lazy import LazyModule
 
 special: Any = LazyModule("scipy.special")
-stats: Any = LazyModule("scipy.stats")
+scipy_stats: Any = LazyModule("scipy.stats")
 
 BINS = 15
 LEVELS = (0.5, 0.8, 0.9, 0.95)
@@ -48,7 +48,7 @@ def entropy(probabilities: np.ndarray) -> np.ndarray:
 
 def auroc(inside: np.ndarray, outside: np.ndarray) -> float:
     """P(s' > s) + P(s' = s) / 2 for the scores s of a row inside and s' of one outside; by ranks, so ties are exact."""
-    ranks = stats.rankdata(np.concatenate([inside, outside]))[len(inside) :]
+    ranks = scipy_stats.rankdata(np.concatenate([inside, outside]))[len(inside) :]
     below = ranks.sum() - len(outside) * (len(outside) + 1) / 2
     return float(below / (len(inside) * len(outside)))
 

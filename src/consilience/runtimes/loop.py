@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from .._compat import apply_jaxpr, jaxpr_name
+from .._compat import apply_jaxpr
 from .._types import Key, LogDensity
 from ..consensus import Neighbors
 from ..posterior import Layout, LocalLogDensity, Posterior, Shard, StartValues, start_values
@@ -124,8 +124,7 @@ def noise_of(model: Model, inputs: Inputs, first: jax.Array, count: int) -> Any:
 
     What is drawn in common by all agents has no axis of agents.
     """
-    # Agents first, then iterations and chains along one axis: compiling loops over several short inner axes takes
-    # seconds.
+    # Iterations and chains go along one axis: to compile loops over several short axes takes seconds.
     chains = inputs.chain_keys.shape[0]
     iterations = jnp.repeat(first + jnp.arange(count), chains)
     keys = jax.vmap(jax.random.fold_in)(jnp.tile(inputs.chain_keys, count), iterations)
@@ -133,13 +132,13 @@ def noise_of(model: Model, inputs: Inputs, first: jax.Array, count: int) -> Any:
     def lane(shard: Shard) -> Any:
         return jax.vmap(model.kernel(inputs, shard)[0].noise)(keys)
 
-    of_agents = None if inputs.sampler.common_noise else 1
-    noise = _over_agents(lane, (0,), of_agents)(inputs.shards)
+    noise = _over_agents(lane, (0,), _noise_axis(inputs.sampler, 1))(inputs.shards)
     return jax.tree.map(lambda leaf: leaf.reshape(count, chains, *leaf.shape[1:]), noise)
 
 
-def _noise_axis(sampler: Sampler) -> int | None:
-    return None if sampler.common_noise else 0
+def _noise_axis(sampler: Sampler, of_agents: int) -> int | None:
+    """Return which axis of the noise is that of agents: none where all draw the same."""
+    return None if sampler.common_noise else of_agents
 
 
 def noise_shape(model: Model, inputs: Inputs) -> Any:
@@ -165,7 +164,7 @@ def move_all(
 
     agent_axes, chain_axes = _agent_axes(model, state), _chain_axes(state)
     of_chain = _over_agents(
-        lane, (0, _noise_axis(inputs.sampler), agent_axes), (agent_axes, None if model.one_copy else 0, None)
+        lane, (0, _noise_axis(inputs.sampler, 0), agent_axes), (agent_axes, None if model.one_copy else 0, None)
     )
     state, info, times = _over_chains(of_chain, (None, 0, chain_axes), (chain_axes, 0, 0))(inputs.shards, noise, state)
     return state, info, _counts(times)
@@ -195,11 +194,12 @@ class Kept(NamedTuple):
 class Replayed:
     """Trace a function once, and apply what was traced as often as it is needed.
 
-    Tracing NUTS takes as long as many of its iterations, and what drives it needs its code, its form and its effect.
+    To trace NUTS takes as long as many of its iterations, and three things are made from it: a fingerprint, the forms of
+    buffers, and compiled code.
 
     Args:
       function: of any pytrees.
-      like: arguments, or their forms.
+      like: arguments, or their forms; it can be applied to others of the same structure.
 
     Attributes:
       code: the closed jaxpr.
@@ -208,11 +208,13 @@ class Replayed:
 
     def __init__(self, function: Callable[..., Any], *like: Any) -> None:
         self.code, self.form = jax.make_jaxpr(function, return_shape=True)(*like)
-        self.__name__ = jaxpr_name(self.code)  # for profiles
+        self._structure = jax.tree.structure(like)
+        self.__name__ = getattr(function, "func", function).__name__  # for profiles
 
     def __call__(self, *arguments: Any) -> Any:
-        leaves = apply_jaxpr(self.code, jax.tree.leaves(arguments))
-        return jax.tree.unflatten(jax.tree.structure(self.form), leaves)
+        leaves, structure = jax.tree.flatten(arguments)
+        assert structure == self._structure, f"traced with {self._structure}, applied to {structure}"
+        return jax.tree.unflatten(jax.tree.structure(self.form), apply_jaxpr(self.code, leaves))
 
 
 def advance_all(

@@ -90,9 +90,9 @@ class WindowAdaptation(NamedTuple):
         step_size = jnp.asarray(FIRST_STEP_SIZE if self.step_size is None else self.step_size, dtype)
         inverse_mass = full_mass(self.inverse_mass_matrix, self.like)
         if self.step_size is None:
-            averaging = _cast(self._dual_averaging()[0](step_size), dtype)
+            averaging = _cast(dual_averaging(self.target_acceptance)[0](step_size), dtype)
         if self.inverse_mass_matrix is None:
-            covariance = _cast(self._mass_matrix()[0](dimension), dtype)
+            covariance = _cast(mass_matrix_estimation(self.dense)[0](dimension), dtype)
             inverse_mass = covariance.inverse_mass_matrix
         return Adaptation(step_size, inverse_mass, averaging, covariance)
 
@@ -118,7 +118,7 @@ class WindowAdaptation(NamedTuple):
         """After an iteration of warm-up. `agree` is applied to what the end of a window has found."""
         if adaptation.covariance is not None:
             in_window = (iteration >= self.schedule.slow_start) & (iteration < self.schedule.slow_end)
-            add = self._mass_matrix()[1]
+            add = mass_matrix_estimation(self.dense)[1]
             adaptation = lax.cond(
                 in_window,
                 lambda a: a._replace(covariance=_cast(add(a.covariance, position), self.like.dtype)),
@@ -127,7 +127,7 @@ class WindowAdaptation(NamedTuple):
             )
         if adaptation.averaging is not None:
             rate = jnp.asarray(acceptance_rate, self.like.dtype)
-            averaging = _cast(self._dual_averaging()[1](adaptation.averaging, rate), self.like.dtype)
+            averaging = _cast(dual_averaging(self.target_acceptance)[1](adaptation.averaging, rate), self.like.dtype)
             adaptation = adaptation._replace(averaging=averaging, step_size=jnp.exp(averaging.log_step_size))
         if adaptation.covariance is not None:
             adaptation = lax.cond(
@@ -141,19 +141,13 @@ class WindowAdaptation(NamedTuple):
 
     def _close_window(self, adaptation: Adaptation) -> Adaptation:
         """The mass matrix of the window; the step size starts anew from its average."""
-        covariance = _cast(self._mass_matrix()[2](adaptation.covariance), self.like.dtype)
+        covariance = _cast(mass_matrix_estimation(self.dense)[2](adaptation.covariance), self.like.dtype)
         adaptation = adaptation._replace(inverse_mass_matrix=covariance.inverse_mass_matrix, covariance=covariance)
         if adaptation.averaging is None:
             return adaptation
-        start, _, final = self._dual_averaging()
+        start, _, final = dual_averaging(self.target_acceptance)
         averaging = _cast(start(final(adaptation.averaging)), self.like.dtype)
         return adaptation._replace(averaging=averaging, step_size=jnp.exp(averaging.log_step_size))
-
-    def _dual_averaging(self) -> tuple[Callable, Callable, Callable]:
-        return dual_averaging(self.target_acceptance)
-
-    def _mass_matrix(self) -> tuple[Callable, Callable, Callable]:
-        return mass_matrix_estimation(self.dense)
 
 
 def full_mass(inverse_mass: Any, like: Vector) -> jax.Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -81,7 +82,7 @@ def prepare(
       lengths: of all agents' shards, where the longest may be elsewhere.
     """
     posterior = posterior.bind(shards[0])
-    for_start, for_run = _keys(np.uint32(length.seed))
+    for_start, for_run = _keys(np.uint32(length.seed), jax.config.jax_default_prng_impl)
     layout, positions = _starts(_init(posterior, init), for_start, length.num_chains)
     start = jax.tree.map(jnp.asarray, layout.unravel(np.asarray(positions)[0]))
     for agent, shard in enumerate(shards, first):
@@ -101,10 +102,13 @@ def _init(posterior: Posterior, init: Any) -> Any:
     return posterior.init if init is None else init
 
 
-@jax.jit
-def _keys(seed: jax.Array) -> tuple[Key, Key]:
-    """Return the key of the starts and that of all that follows."""
-    for_start, for_run = jax.random.split(jax.random.key(seed))
+@partial(jax.jit, static_argnums=1)
+def _keys(seed: jax.Array, generator: str) -> tuple[Key, Key]:
+    """Return the key of the starts and that of all that follows.
+
+    The generator is an argument, since jax does not compile anew where its default changes.
+    """
+    for_start, for_run = jax.random.split(jax.random.key(seed, impl=generator))
     return for_start, for_run
 
 

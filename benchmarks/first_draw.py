@@ -116,7 +116,9 @@ def seconds(code: str) -> float:
 
 def seconds_of_import() -> float:
     """Return what `import consilience` takes where jax is there."""
-    done = subprocess.run([sys.executable, "-c", IMPORT], check=True, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORT], check=True, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True
+    )
     return float(done.stdout)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 MOST_SECONDS = 60.0  # of one test, with what is made for it
@@ -11,10 +12,8 @@ MOST_SECONDS = 60.0  # of one test, with what is made for it
 def crowding() -> float:
     """Return how many want to run for every core, now or in the last minute, whichever is more."""
     cores, running = os.cpu_count() or 1, os.getloadavg()[0]
-    try:
+    with suppress(OSError):  # another system than Linux
         running = max(running, float(Path("/proc/loadavg").read_text().split()[3].partition("/")[0]))
-    except OSError:  # another system than Linux
-        pass
     return running / cores
 
 
@@ -27,6 +26,6 @@ def complaint(test: str, spent: float, crowding: float) -> str | None:
     if spent <= most:
         return None
     return (
-        f"{test} took {spent:.0f} s, more than {most:.0f} s. Make it smaller, share what it needs through a fixture, or "
-        f"mark it soak."
+        f"{test} took {spent:.0f} s, more than {most:.0f} s. Make it smaller, share what it needs through a fixture, "
+        f"or mark it soak."
     )

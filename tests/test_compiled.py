@@ -64,7 +64,16 @@ def test_the_command_finds_what_it_compiled_before_with_another_seed(tmp_path):
     (tmp_path / "run.toml").write_text(RUN)
     (tmp_path / "rows.csv").write_text("x,y\n1,0.5\n2,1.5\n3,1.0\n4,0.2\n")
     cold, warm = (
-        hits(tmp_path / "compiled", COMMAND, "--no-report", "--out", f"run{seed}", "--set", f"run.seed={seed}", cwd=tmp_path)
+        hits(
+            tmp_path / "compiled",
+            COMMAND,
+            "--no-report",
+            "--out",
+            f"run{seed}",
+            "--set",
+            f"run.seed={seed}",
+            cwd=tmp_path,
+        )
         for seed in (1, 2)
     )
     assert warm[0] >= cold[0] + 3  # at the least how agents start, whether they can, and how they go on
@@ -144,7 +153,10 @@ def test_a_folder_that_cannot_be_made_costs_nothing(settings, monkeypatch, tmp_p
     _compiled.keep_compiled_code()
     assert "no compiled code is kept" in capsys.readouterr().err
     monkeypatch.delenv("CONSILIENCE_COMPILED")
-    for name, error in (("compiled_folder", RuntimeError("no home")), ("write_compiled_code_whole", ImportError("gone"))):
+    for name, error in (
+        ("compiled_folder", RuntimeError("no home")),
+        ("write_compiled_code_whole", ImportError("gone")),
+    ):
         with monkeypatch.context() as patch:
             patch.setattr(_compiled, "cache_folder", lambda: tmp_path)
             patch.setattr(_compiled, name, Mock(side_effect=error))

@@ -1,7 +1,7 @@
 """Compiled code that outlives a process: a model that was seen before starts without compiling.
 
 jax looks programs up by what is compiled, its own version and its flags. Code for one processor may not run on another,
-so every kind of processor has a folder of its own. What is found there is run, so nobody else may be able to write there.
+so every kind of processor has a folder of its own. What is found there is run, so nobody else may write there.
 """
 
 from __future__ import annotations

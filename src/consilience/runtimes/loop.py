@@ -194,8 +194,8 @@ class Kept(NamedTuple):
 class Replayed:
     """Trace a function once, and apply what was traced as often as it is needed.
 
-    To trace NUTS takes as long as many of its iterations, and three things are made from it: a fingerprint, the forms of
-    buffers, and compiled code.
+    To trace NUTS takes as long as many of its iterations, and a fingerprint, the forms of buffers and compiled code are
+    all made from it.
 
     Args:
       function: of any pytrees.
@@ -208,7 +208,7 @@ class Replayed:
 
     def __init__(self, function: Callable[..., Any], *like: Any) -> None:
         self.code, self.form = jax.make_jaxpr(function, return_shape=True)(*like)
-        self._structure = jax.tree.structure(like)
+        self._structure: Any = jax.tree.structure(like)
         self.__name__ = getattr(function, "func", function).__name__  # for profiles
 
     def __call__(self, *arguments: Any) -> Any:

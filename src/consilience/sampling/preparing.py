@@ -82,7 +82,7 @@ def prepare(
       lengths: of all agents' shards, where the longest may be elsewhere.
     """
     posterior = posterior.bind(shards[0])
-    for_start, for_run = _keys(np.uint32(length.seed), jax.config.jax_default_prng_impl)
+    for_start, for_run = _keys(np.uint32(length.seed), jax.config.jax_default_prng_impl)  # type: ignore[attr-defined]
     layout, positions = _starts(_init(posterior, init), for_start, length.num_chains)
     start = jax.tree.map(jnp.asarray, layout.unravel(np.asarray(positions)[0]))
     for agent, shard in enumerate(shards, first):

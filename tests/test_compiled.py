@@ -86,16 +86,25 @@ def test_what_others_can_write_to_is_not_run(tmp_path):
     for made in (entries, root, root.parent):
         assert made.stat().st_mode & 0o077 == 0, "others could put code there"
     assert hits(root) == (1, "")
-    for folder in (entries, root, root.parent):
-        mode = folder.stat().st_mode
-        folder.chmod(0o777)
-        count, said = hits(root)
-        assert count == 0
-        assert f"no compiled code is kept. others can write to {folder}: chmod go-w {folder}" in said
-        folder.chmod(0o1777)  # as /tmp: nobody can move what is another's, but anybody can add to it
-        assert hits(root)[0] == (0 if folder == entries else 1)
-        folder.chmod(mode)
-    assert hits("off") == (0, "")
+    root.parent.chmod(0o777)
+    count, said = hits(root)
+    assert count == 0
+    assert f"no compiled code is kept. others can write to {root.parent}: chmod go-w {root.parent}" in said
+
+
+def test_no_folder_on_the_way_may_be_others_to_write_to(tmp_path):
+    folder = _compiled._made(tmp_path / "a" / "b")
+    for one in (folder, folder.parent):
+        for mode in (0o777, 0o707):
+            one.chmod(mode)
+            with pytest.raises(PermissionError, match=f"others can write to {one}:"):
+                _compiled._made(folder)
+        one.chmod(0o700)
+    folder.parent.chmod(0o1777)  # as /tmp: nobody can move what is another's there
+    assert _compiled._made(folder) == folder
+    folder.chmod(0o1777)  # but anybody can add to it
+    with pytest.raises(PermissionError):
+        _compiled._made(folder)
 
 
 def test_a_link_is_followed_once(tmp_path, monkeypatch):

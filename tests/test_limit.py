@@ -4,15 +4,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from .limit import MOST_SECONDS, complaint, crowding
 
 SLOW = """
 import time
 
 def test_slow():
-    time.sleep(0.5)
+    time.sleep(0.1)
 """
 
 
@@ -28,13 +26,11 @@ def test_a_crowded_machine_gives_more_time():
     assert crowding() > 0  # this very test runs
 
 
-@pytest.mark.parametrize(("most", "code"), [("0.1", 1), ("1e9", 0)])
-def test_a_slow_test_fails(most, code, tmp_path):
+def test_a_slow_test_fails(tmp_path):
     (tmp_path / "test_slow.py").write_text(SLOW)
-    start = f"import sys, pytest, tests.limit as l; l.MOST_SECONDS = {most}; sys.exit(pytest.main(sys.argv[1:]))"
+    start = "import sys, pytest, tests.limit as l; l.MOST_SECONDS = 1e-6; sys.exit(pytest.main(sys.argv[1:]))"
     words = ["-q", "-p", "no:cacheprovider", "-p", "tests.conftest", "--rootdir", str(tmp_path), str(tmp_path)]
-    done = subprocess.run(
-        [sys.executable, "-c", start, *words], cwd=Path(__file__).parents[1], capture_output=True, text=True
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    assert ("more than" in done.stdout) == (code == 1)
+    root = Path(__file__).parents[1]
+    done = subprocess.run([sys.executable, "-c", start, *words], cwd=root, capture_output=True, text=True)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "test_slow took" in done.stdout and "1 failed" in done.stdout

@@ -88,6 +88,7 @@ def run_tests(copy: Path, tests: Sequence[str], keyword: str, limit: float, *opt
         **os.environ,
         "PYTHONPATH": str(copy / "src"),
         "COLUMNS": "1000",  # room for what a failing test says, after its name
+        "CONSILIENCE_PATIENCE": str(limit / 2),  # a test must be able to say what it has waited for
         "CONSILIENCE_COMPILED": str(ROOT / ".compiled"),  # programs are looked up by what they compute, faults and all
     }
     began = time.monotonic()

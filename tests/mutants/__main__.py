@@ -38,7 +38,7 @@ if not found.is_relative_to(pathlib.Path.cwd().resolve()):
 sys.exit(pytest.main(sys.argv[1:]))
 """
 FAILED = re.compile(
-    r"^(?:FAILED|ERROR) (?P<test>tests/[^\s\[]+::[^\s\[]+)(?:\[.*?\](?= - |$))?(?: - (?P<reason>.*))?$", re.M
+    r"^(?:FAILED|ERROR) (?P<test>tests/[^\s\[]+::[^\s\[]+(?:\[.*?\](?= - |$))?)(?: - (?P<reason>.*))?$", re.M
 )
 ERRORS = re.compile(r"^E +(\S.*)$", re.M)
 LATE = re.compile(r"^tests/.* took \d+ s, more than \d+ s\.", re.M)  # tests/conftest.py says so
@@ -158,11 +158,15 @@ def table(faults: Sequence[Fault], found: Sequence[tuple[str, Outcome]]) -> str:
     for fault, (verdict, outcome) in zip(faults, found, strict=True):
         by, said = f"**{verdict}**", ""
         if verdict == CAUGHT and outcome.failure is not None:
-            by = f"`{outcome.failure['test'].removeprefix('tests/')}`"
-            said = "`{}`".format(outcome.reason.replace("|", "\\|").replace("`", "'"))
+            by, said = _as_code(outcome.failure["test"].removeprefix("tests/")), _as_code(outcome.reason)
         row = (fault.name, fault.area, f"`{fault.file}`", fault.breaks, by, said, f"{outcome.seconds:.0f}")
         lines.append(f"| {' | '.join(row)} |")
     return "\n".join(lines) + "\n"
+
+
+def _as_code(text: str) -> str:
+    """Return a text as code in a cell of a table."""
+    return "`{}`".format(text.replace("|", "\\|").replace("`", "'"))
 
 
 def main() -> None:

@@ -2,7 +2,8 @@
 
 Only the tests that a fault names are run, first without any fault: one that fails anyway has found nothing. A fault is
 caught when pytest says that tests have failed. A test that cannot be collected or imported, or finds no test to run, is
-a mistake in the list.
+a mistake in the list; one that took too long, or did not end, has found nothing. What the failing test said stands
+beside every fault, for a reader to see that it failed for the right reason.
 """
 
 from __future__ import annotations
@@ -36,9 +37,14 @@ if not found.is_relative_to(pathlib.Path.cwd().resolve()):
     sys.exit({ANOTHER})
 sys.exit(pytest.main(sys.argv[1:]))
 """
-FAILED = re.compile(r"^(?:FAILED|ERROR) (?P<test>tests/[^\s\[]+::[^\s\[]+)(?P<rest>.*)$", re.M)
+FAILED = re.compile(
+    r"^(?:FAILED|ERROR) (?P<test>tests/[^\s\[]+::[^\s\[]+(?:\[.*?\](?= - |$))?)(?: - (?P<reason>.*))?$", re.M
+)
+ERRORS = re.compile(r"^E +(\S.*)$", re.M)
+LATE = re.compile(r"^tests/.* took \d+ s, more than \d+ s\.", re.M)  # tests/conftest.py says so
 BROKEN = ("ImportError", "ModuleNotFoundError", "SyntaxError", "NameError", "UnboundLocalError")
 CAUGHT, MISSED = "caught", "NOT CAUGHT"
+LONGEST_REASON = 120
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,17 @@ class Outcome:
     @property
     def failure(self) -> re.Match[str] | None:
         return FAILED.search(self.said)
+
+    @property
+    def reason(self) -> str:
+        """The first line of what the failing test said; where that only names an error, the next as well."""
+        if self.failure is None:
+            return ""
+        lines = ERRORS.findall(self.said)
+        first = (self.failure["reason"] or (lines[0] if lines else "")).strip()
+        if first.endswith(":"):  # numpy's messages begin with an empty line
+            first = " ".join([first, *lines[1:2]])
+        return first if len(first) <= LONGEST_REASON else f"{first[: LONGEST_REASON - 3]}..."
 
 
 def copied(folder: Path, fault: Fault | None = None) -> Path:
@@ -70,7 +87,8 @@ def run_tests(copy: Path, tests: Sequence[str], keyword: str, limit: float, *opt
     environment = {
         **os.environ,
         "PYTHONPATH": str(copy / "src"),
-        "COLUMNS": "400",
+        "COLUMNS": "1000",  # room for what a failing test says, after its name
+        "CONSILIENCE_PATIENCE": str(limit / 2),  # a test must be able to say what it has waited for
         "CONSILIENCE_COMPILED": str(ROOT / ".compiled"),  # programs are looked up by what they compute, faults and all
     }
     began = time.monotonic()
@@ -106,16 +124,18 @@ def check_unchanged(faults: Sequence[Fault], limit: float) -> None:
                 sys.exit(f"{outcome.said}\nThe tests must pass before a fault is planted (code {outcome.code}).")
 
 
-def verdict_of(fault: Fault, outcome: Outcome) -> str:
+def verdict_of(outcome: Outcome) -> str:
     """Return whether the tests have found a fault, or what is wrong with its entry."""
     if outcome.code is None:
-        return CAUGHT if fault.hangs else "did not end"
+        return "did not end"
     if outcome.code == 0:
         return MISSED
     failure = outcome.failure
     if outcome.code != 1 or failure is None:
         return f"mistake in the list: pytest's exit code {outcome.code}"
-    if any(f" - {error}" in failure["rest"] for error in BROKEN):
+    if LATE.search(outcome.said):
+        return "took too long"
+    if outcome.reason.startswith(BROKEN):
         return "mistake in the list: the code does not run"
     return CAUGHT
 
@@ -124,8 +144,8 @@ def plant(fault: Fault, limit: float, verbose: bool) -> tuple[str, Outcome]:
     """Plant a fault, run its tests, and say what came of it."""
     with tempfile.TemporaryDirectory() as folder:
         outcome = run_tests(copied(Path(folder), fault), fault.tests, fault.keyword, limit, "-x")
-    verdict = verdict_of(fault, outcome)
-    print(f"{fault.name:<44} {verdict:<10} {outcome.seconds:6.1f} s", flush=True)
+    verdict = verdict_of(outcome)
+    print(f"{fault.name:<44} {verdict:<10} {outcome.seconds:6.1f} s  {outcome.reason}", flush=True)
     if verbose or verdict != CAUGHT:
         print(outcome.said, flush=True)
     return verdict, outcome
@@ -133,15 +153,20 @@ def plant(fault: Fault, limit: float, verbose: bool) -> tuple[str, Outcome]:
 
 def table(faults: Sequence[Fault], found: Sequence[tuple[str, Outcome]]) -> str:
     """Return all faults and what came of them, as a table in Markdown."""
-    lines = ["| fault | area | file | what it breaks | caught by | seconds |", "|---|---|---|---|---|---|"]
+    columns = ("fault", "area", "file", "what it breaks", "caught by", "which said", "seconds")
+    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for fault, (verdict, outcome) in zip(faults, found, strict=True):
-        failure = outcome.failure
-        test = failure["test"].removeprefix("tests/") if failure else "a test that does not end"
-        by = f"`{test}`" if verdict == CAUGHT else f"**{verdict}**"
-        lines.append(
-            f"| {fault.name} | {fault.area} | `{fault.file}` | {fault.breaks} | {by} | {outcome.seconds:.0f} |"
-        )
+        by, said = f"**{verdict}**", ""
+        if verdict == CAUGHT and outcome.failure is not None:
+            by, said = _as_code(outcome.failure["test"].removeprefix("tests/")), _as_code(outcome.reason)
+        row = (fault.name, fault.area, f"`{fault.file}`", fault.breaks, by, said, f"{outcome.seconds:.0f}")
+        lines.append(f"| {' | '.join(row)} |")
     return "\n".join(lines) + "\n"
+
+
+def _as_code(text: str) -> str:
+    """Return a text as code in a cell of a table."""
+    return "`{}`".format(text.replace("|", "\\|").replace("`", "'"))
 
 
 def main() -> None:

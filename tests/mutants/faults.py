@@ -25,7 +25,6 @@ class Fault:
       breaks: what a user would have to suffer from it.
       tests: whose behaviour that is: files, or pytest's node ids without parameters, below tests/.
       keyword: pytest's -k, where a few of their cases are enough.
-      hangs: whether a test that does not end is how it shows.
     """
 
     name: str
@@ -36,7 +35,6 @@ class Fault:
     breaks: str
     tests: tuple[str, ...]
     keyword: str = ""
-    hangs: bool = False
 
 
 def read_faults(path: Path = LIST) -> list[Fault]:

@@ -1,15 +1,13 @@
 """The list of planted faults is in order. That each of them is found is what `make mutants` shows, in half an hour."""
 
-import inspect
 import re
 from collections import Counter
 
 import pytest
 
-from .conftest import pytest_runtest_makereport
-from .mutants.__main__ import CAUGHT, MISSED, Outcome, run_tests, table, verdict_of
+from .limit import complaint
+from .mutants.__main__ import CAUGHT, MISSED, Outcome, table, verdict_of
 from .mutants.faults import Fault, check_tests, planted, read_faults
-from .patience import PATIENCE
 
 FAULTS = read_faults()
 AREAS = (
@@ -126,20 +124,9 @@ def test_a_fault_is_caught_by_a_test_that_fails_and_by_nothing_else():
         assert verdict_of(wrong) not in (CAUGHT, MISSED)
 
 
-def test_a_test_that_takes_too_long_has_found_nothing(tmp_path):
-    """As our own conftest.py says it, and pytest prints it."""
-    hook = inspect.getsource(pytest_runtest_makereport)
-    for name, text in {
-        "src/consilience/__init__.py": "",
-        "pytest.ini": "[pytest]",
-        "tests/conftest.py": f"import os, pytest\nMOST_SECONDS, SPENT = 1e-9, pytest.StashKey()\n{hook}",
-        "tests/test_a.py": "def test_b():\n    pass\n",
-    }.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    outcome = run_tests(tmp_path, ["test_a.py"], "", PATIENCE, "-x")
-    assert outcome.code == 1 and outcome.failure["test"] == "tests/test_a.py::test_b", outcome.said
-    assert verdict_of(outcome) == "took too long"
+def test_a_test_that_takes_too_long_has_found_nothing():
+    said = complaint("tests/a.py::test_b", 1e6, 1.0)
+    assert verdict_of(Outcome(1, f"{said}\nFAILED tests/a.py::test_b", 1.0)) == "took too long"
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ FAILED = re.compile(
     r"^(?:FAILED|ERROR) (?P<test>tests/[^\s\[]+::[^\s\[]+(?:\[.*?\](?= - |$))?)(?: - (?P<reason>.*))?$", re.M
 )
 ERRORS = re.compile(r"^E +(\S.*)$", re.M)
-LATE = re.compile(r"^tests/.* took \d+ s, more than \d+ s\.", re.M)  # tests/conftest.py says so
+LATE = re.compile(r"^tests/.* took \d+ s, more than \d+ s\.", re.M)  # tests/limit.py says so
 BROKEN = ("ImportError", "ModuleNotFoundError", "SyntaxError", "NameError", "UnboundLocalError")
 CAUGHT, MISSED = "caught", "NOT CAUGHT"
 LONGEST_REASON = 120

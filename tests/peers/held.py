@@ -14,7 +14,7 @@ from consilience.results import store
 from consilience.runtimes.engine import Engine
 
 CHUNK = 20  # draws
-LAST = 5 * CHUNK
+LAST = 3 * CHUNK
 HOLD = Path("hold")
 
 assert store.SAMPLING_SHARE > 0, "how often is saved is said elsewhere now: set it there"

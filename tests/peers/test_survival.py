@@ -14,7 +14,7 @@ import consilience as cs
 
 from .crew import Crew, Proxy
 
-DRAWS, MANY = 500, 1200
+DRAWS, MANY = 300, 1200
 HELD = [sys.executable, str(Path(__file__).with_name("held.py"))]
 
 

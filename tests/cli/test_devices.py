@@ -1,6 +1,7 @@
 """`consilience run --devices`: on some devices, on all, and with other hosts, of which one dies."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -140,20 +141,24 @@ def test_two_hosts_of_which_one_dies(folder):
 
     line = words(100_000)
     first, second = (started(*line, str(host)) for host in range(2))
+    errors, reported = "", 0
     try:
         for said in first.stderr:
-            if "of 100,000 iterations" in said:
-                break
-        second.kill()
-        out, errors = first.communicate(timeout=PATIENCE)
+            errors += said
+            report = re.search(r"dmala: ([\d,]+) of 100,000 iterations", said)
+            if report is not None:
+                reported = int(report[1].replace(",", ""))
+                second.kill()
+        out, _ = first.communicate(timeout=PATIENCE)
     finally:
         for process in (first, second):
             process.kill()
             process.communicate()
+    assert reported > 0, errors
     assert first.returncode == 1 and out == ""
     assert "another one has gone" in errors and "--resume --devices cluster --coordinator" in errors
     drawn = cs.load("shared").num_draws
-    assert drawn > 0
+    assert reported <= drawn < 100_000  # nothing that was reported is lost, and it was in the midst
 
     line = words(drawn + 50)
     first, second = (started("--resume", *line, str(host)) for host in range(2))

@@ -48,8 +48,11 @@ def main(folder: Path, index: int, ports: list[int]) -> None:
         for k, leaf in enumerate(jax.tree.leaves(found)):
             results[f"{name}/{k}"] = np.asarray(leaf)[0]
     np.savez(folder / f"{names[index]}.npz", **results)
-    collectives.flood([np.zeros(1)])  # nobody leaves before all are done
-    time.sleep(0.5)
+    collectives.flood([np.zeros(1)])
+    # Nobody leaves before all have had the last message that is for them.
+    (folder / f"{names[index]}.done").touch()
+    while not all((folder / f"{name}.done").exists() for name in names):
+        time.sleep(0.02)
     links.close()
 
 

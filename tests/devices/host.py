@@ -15,11 +15,13 @@ from .problem import sample, shard_of
 NETWORK = cs.Network.ring(5)  # three agents on the first of two hosts, two on the second
 
 
-def main(host, hosts, port, name, draws, out, fault=None, seed=0, devices=1):
+def main(host, hosts, port, name, draws, out, fault=None, seed=0, devices=1, chunk=None):
     jax.config.update("jax_enable_x64", True)
     jax.config.update("jax_num_cpu_devices", devices)
     bar.LINE_SECONDS = 0  # every report is printed
     engine.CHUNK_SECONDS = 0.2  # and there are many
+    if chunk is not None:
+        engine.Engine.iterations_at_once = lambda self: chunk
     shared.SIGHT_PATIENCE = 1
     runtime = cs.Devices.cluster(f"127.0.0.1:{port}", hosts, host)
 

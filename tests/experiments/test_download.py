@@ -5,11 +5,11 @@ import gzip
 import hashlib
 import io
 import re
-import socket
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.request import urlopen
 
 import numpy as np
 import pytest
@@ -19,6 +19,7 @@ from consilience.experiments.download import content, download
 from consilience.results.files import locked
 
 from ..patience import PATIENCE
+from ..peers.crew import free_ports
 
 RAW = np.random.default_rng(0).integers(0, 256, 300_000, dtype=np.uint8).tobytes()
 SHA256 = hashlib.sha256(RAW).hexdigest()
@@ -29,7 +30,8 @@ class Mirror(ThreadingHTTPServer):
 
     Attributes:
       cuts: after how many bytes to close the connection, answer by answer; whole answers after these.
-      stalls: whether to wait for `released` instead of closing it there.
+      stalls: whether to wait for `released` instead of closing it there; `stalled` counts how often that began.
+      opened: before that is set, no answer goes beyond its head.
       requests: path and range of each request so far.
     """
 
@@ -38,7 +40,10 @@ class Mirror(ThreadingHTTPServer):
         self.files = {}
         self.cuts = []
         self.stalls = False
+        self.stalled = threading.Semaphore(0)
         self.released = threading.Event()
+        self.opened = threading.Event()
+        self.opened.set()
         self.knows_ranges = True
         self.tells_length = True
         self.requests = []
@@ -70,10 +75,12 @@ class Handler(BaseHTTPRequestHandler):
         if mirror.tells_length:
             self.send_header("Content-Length", str(len(raw) - start))
         self.end_headers()
+        mirror.opened.wait(PATIENCE)
         until = start + mirror.cuts.pop(0) if mirror.cuts else len(raw)
         with contextlib.suppress(ConnectionError):  # a client may have given up
             self.wfile.write(raw[start:until])
         if mirror.stalls:
+            mirror.stalled.release()
             mirror.released.wait(PATIENCE)
 
     def log_message(self, *_):
@@ -89,6 +96,7 @@ def serving():
             yield mirror
         finally:
             mirror.released.set()
+            mirror.opened.set()
             mirror.shutdown()
             thread.join()
 
@@ -131,8 +139,7 @@ def part_of(path, raw):
 
 
 def unused_address():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return f"http://127.0.0.1:{taken.getsockname()[1]}"
+    return f"http://127.0.0.1:{free_ports(1)[0]}"
 
 
 def test_a_file_is_fetched_once(path, mirror):
@@ -210,15 +217,34 @@ def test_wrong_bytes_over_a_breaking_connection_are_not_asked_for_forever(path, 
     assert [p.name for p in path.parent.iterdir()] == [".lock"]
 
 
-def test_a_silent_server_is_left_for_the_next(path, mirror, second, monkeypatch):
-    monkeypatch.setattr(module, "TIMEOUT", 0.2)
+@pytest.fixture
+def hurry(monkeypatch):
+    """Call with a mirror: as soon as it has stalled, and not before, a client waits for a fifth of a second only."""
+
+    def arm(silent):
+        def opened(request, timeout):
+            assert timeout == module.TIMEOUT
+            response = urlopen(request, timeout=PATIENCE)
+            if request.full_url.startswith(silent.address):
+                assert silent.stalled.acquire(timeout=PATIENCE)
+                response.fp.raw._sock.settimeout(timeout)
+            return response
+
+        monkeypatch.setattr(module, "TIMEOUT", 0.2)
+        monkeypatch.setattr(module, "urlopen", opened)
+
+    return arm
+
+
+def test_a_silent_server_is_left_for_the_next(path, mirror, second, hurry):
+    hurry(mirror)
     mirror.cuts, mirror.stalls = [100_000, 0], True
     fetch(path, mirror, second)
     assert second.ranges == ["bytes=100000-"]
 
 
-def test_every_mirror_s_reason_is_named(path, mirror, second, monkeypatch):
-    monkeypatch.setattr(module, "TIMEOUT", 0.2)
+def test_every_mirror_s_reason_is_named(path, mirror, second, hurry):
+    hurry(second)
     second.cuts, second.stalls = [0], True
     mirror.files.clear()
     with pytest.raises(ConnectionError) as failed:
@@ -244,8 +270,9 @@ def waited(monkeypatch):
     return waited
 
 
-def test_of_two_at_once_one_downloads_and_both_have_it(path, mirror, waited):
-    mirror.stalls, mirror.released = True, waited
+def test_of_two_at_once_one_downloads_and_both_have_it(path, mirror, waited, monkeypatch):
+    monkeypatch.setattr(module, "TIMEOUT", PATIENCE)
+    mirror.opened = waited
     with ThreadPoolExecutor(2) as pool:
         for one in [pool.submit(fetch, path, mirror) for _ in range(2)]:
             one.result()
@@ -259,7 +286,7 @@ def test_whoever_waited_takes_what_the_other_has_fetched(path, mirror, waited):
             waiting = pool.submit(fetch, path, mirror)
             assert waited.wait(PATIENCE)
             path.write_bytes(RAW)
-        waiting.result(10)
+        waiting.result(PATIENCE)
     assert mirror.requests == []
 
 

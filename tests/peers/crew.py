@@ -9,6 +9,8 @@ import subprocess
 import sys
 import threading
 import time
+from functools import cache
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -51,16 +53,27 @@ x64 = true
 PROGRAM = [sys.executable, "-c", "from consilience.cli import main; main()"]
 
 
-def free_ports(count):
-    """Of this machine; sockets are held until all are found, so that they differ."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+# Below what systems give to outgoing connections: one of those could take a port between here and its use.
+FIRST_PORT, PORTS, WORKERS = 15_000, 2_000, 8  # each of pytest's workers has some of its own
+
+
+@cache
+def _ports():
+    """Yield this process's ports, round and round: none comes back before all others have been."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % WORKERS
+    began = 97 * os.getpid()  # what tests start has ports of its own, and so has another run of them
+    return (FIRST_PORT + PORTS * worker + (began + k) % PORTS for k in count())
+
+
+def free_ports(number, host="127.0.0.1"):
+    """Find ports that nobody listens at, and that nobody else is given."""
+    found = []
+    while len(found) < number:
+        port = next(_ports())
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as trial, contextlib.suppress(OSError):
+            trial.bind((host, port))
+            found.append(port)
+    return found
 
 
 def command(*words, cwd=None):

@@ -25,6 +25,7 @@ RUN = "0123456789abcdef"
 RING = ("a", "b", "c", "d")  # a is under attack; b and d are its neighbours, c is not
 HOST = "127.0.0.1"
 NOTHING_MORE = 0.4  # seconds in which what was going to arrive has arrived
+REFUSED = 0.4  # seconds in which one that is turned away tries a few times
 
 
 def until(condition, seconds=PATIENCE):
@@ -165,9 +166,10 @@ class Intruder:
       dials: an endpoint; ZError if that does not take it.
       listens: an endpoint.
       tls: as `Credentials.tls` gives it, or less.
+      seconds: for which it dials; few where it is to be refused.
     """
 
-    def __init__(self, tls, dials=None, listens=None, seconds=0.4, **more):
+    def __init__(self, tls, dials=None, listens=None, seconds=PATIENCE, **more):
         config = {
             "mode": "peer",
             "connect": {

@@ -3,7 +3,9 @@
 import os
 import random
 import signal
+import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,30 +14,51 @@ import consilience as cs
 
 from .crew import Crew, Proxy
 
-DRAWS = 500  # some seconds of them, so that something can happen meanwhile
+DRAWS, MANY = 300, 1200
+HELD = [sys.executable, str(Path(__file__).with_name("held.py"))]
+
+
+def left_alone(folder, draws):
+    """What all agents draw to whom nothing happens, in chunks and with checkpoints as users have them."""
+    crew = Crew(folder, num_samples=draws)
+    assert set(crew.start().finish().values()) == {0}, crew.said()
+    found = crew.positions()
+    assert found["agent0"].shape == (draws, 2, 1, 3)
+    for others in found.values():
+        np.testing.assert_array_equal(others, found["agent0"])
+    return found["agent0"]
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    """What all agents draw when they are left alone."""
-    crew = Crew(tmp_path_factory.mktemp("undisturbed"), num_samples=DRAWS)
-    assert set(crew.start().finish().values()) == {0}, crew.said()
-    found = crew.positions()
-    assert found["agent0"].shape == (DRAWS, 2, 1, 3)
-    for draws in found.values():
-        np.testing.assert_array_equal(draws, found["agent0"])
-    return found["agent0"]
+    return left_alone(tmp_path_factory.mktemp("undisturbed"), DRAWS)
 
 
 @pytest.fixture
-def crew(tmp_path):
-    crew = Crew(tmp_path, num_samples=DRAWS)
+def draws():
+    return DRAWS
+
+
+@pytest.fixture
+def crew(tmp_path, draws):
+    """Agents whose run does not end before `release`, whenever a test gets round to what is to happen to them."""
+    crew = Crew(tmp_path, num_samples=draws, program=HELD)
+    hold(crew)
     yield crew
     crew.end()
 
 
+def hold(crew):
+    (crew.folder / "hold").touch()
+
+
+def release(crew):
+    (crew.folder / "hold").unlink(missing_ok=True)
+
+
 def check(crew, undisturbed):
     """All draws are there, once, and right; nothing is left of the way there."""
+    release(crew)
     codes = crew.finish()
     assert set(codes.values()) == {0}, crew.said()
     for name, draws in crew.positions().items():
@@ -43,29 +66,32 @@ def check(crew, undisturbed):
         assert cs.load(crew.run_folder(name)).is_complete
 
 
-def killed_and_restarted(crew, times, seed):
+def killed_and_restarted(crew, draws, times, seed):
     chance = random.Random(seed)
     crew.start()
     for k in range(times):
-        crew.wait_until_saved(DRAWS * (k + 1) // (times + 2))
+        crew.wait_until_saved(draws * (k + 1) // (times + 2))
         time.sleep(chance.uniform(0, 0.3))
         name = chance.choice(crew.names)
         crew.kill(name)
+        release(crew)  # without that one they get nowhere
         others = [other for other in crew.names if other != name]
         said = crew.wait_for(lambda status: status.get("waiting_for"), chance.choice(others))
         assert said["phase"] == "running"
+        hold(crew)
         crew.start(name)
 
 
 def test_an_agent_that_is_killed_twice_costs_nothing(crew, undisturbed):
-    killed_and_restarted(crew, 2, time.time_ns())
+    killed_and_restarted(crew, DRAWS, 2, time.time_ns())
     check(crew, undisturbed)
 
 
 @pytest.mark.soak
-def test_ten_kills(crew, undisturbed):
-    killed_and_restarted(crew, 10, time.time_ns())
-    check(crew, undisturbed)
+@pytest.mark.parametrize("draws", [MANY])
+def test_ten_kills(crew, tmp_path_factory):
+    killed_and_restarted(crew, MANY, 10, time.time_ns())
+    check(crew, left_alone(tmp_path_factory.mktemp("undisturbed"), MANY))
 
 
 def test_a_frozen_agent_is_waited_for(crew, undisturbed):
@@ -73,6 +99,7 @@ def test_a_frozen_agent_is_waited_for(crew, undisturbed):
     crew.wait_until_saved(DRAWS // 5)
     frozen = crew.processes["agent1"]
     os.kill(frozen.pid, signal.SIGSTOP)
+    release(crew)
     try:
         crew.wait_for(lambda status: status["neighbors"]["agent1"] == "lost" and status["waiting_for"])
         time.sleep(20)
@@ -90,6 +117,7 @@ def test_a_cut_link_is_waited_for(crew, undisturbed):
         crew.start()
         crew.wait_until_saved(DRAWS // 5)
         proxy.cut()
+        release(crew)
         said = crew.wait_for(lambda status: status["neighbors"]["agent1"] == "lost")
         assert said["neighbors"]["agent2"] == "up"
         time.sleep(3)
@@ -110,6 +138,7 @@ def test_ctrl_c_stops_all_and_all_go_on(crew, undisturbed):
     assert len(drawn) == 1  # all at the same draw
     assert 0 < drawn.pop() < DRAWS
     assert "agent2 was interrupted" in crew.said("agent0")
+    release(crew)
     crew.start()
     check(crew, undisturbed)
     # One that was killed after its last draw, before it knew that all were done, learns it from one that knows.

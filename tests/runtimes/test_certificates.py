@@ -21,6 +21,7 @@ from consilience.runtimes.peers import certificates
 from consilience.runtimes.peers.certificates import CONTEXT, MOST_KEPT, Authority, Identity, Untrusted, Verifier
 
 from ..patience import PATIENCE
+from ..peers.crew import free_ports
 
 RUN = "0123456789abcdef"
 AUTHORITY = Authority.create(RUN)
@@ -265,10 +266,7 @@ def test_zenoh_links_agents_and_no_stranger(tmp_path, host):
     zenoh = pytest.importorskip("zenoh")
     if host == "::1" and not has_six():
         pytest.skip("no IPv6 here")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as free:
-        free.bind((host, 0))
-        port = free.getsockname()[1]
+    [port] = free_ports(1, host)
 
     def opened(name, authority, listen, connect):
         paths = files(tmp_path, name, authority, host)

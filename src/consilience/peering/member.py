@@ -36,6 +36,7 @@ from .segment import Meeting, Segment, Stopped, Task, finished, given_up, is_con
 from .status import Meter, differences, status_of
 
 LINGER = 1.5  # seconds in which the last card reaches the neighbours
+LONGEST_LINGER = 10.0  # seconds in which a neighbour that has yet to learn that all is done comes, and learns it
 LOOK = 0.5  # seconds between two looks at the board
 
 log = logging.getLogger("consilience.peers")
@@ -139,11 +140,19 @@ class Member:
             self._links.close()
 
     def _say_complete(self) -> None:
-        """To an agent that was gone when the others found that all had ended."""
+        """To an agent that was gone when the others found that all had ended: on a busy machine it dials late."""
         self.board.update(phase="complete")
         self._connect()
-        time.sleep(LINGER)  # links that were lost take a moment
+        began = time.monotonic()
+        while (waited := time.monotonic() - began) < LONGEST_LINGER and (waited < LINGER or not self._all_know()):
+            time.sleep(LOOK / 10)
         self._disconnect()
+
+    def _all_know(self) -> bool:
+        """Whether neighbours are there, and each of them has ended as well."""
+        there = [name for name, is_there in self._alive.items() if is_there]
+        cards = self.board.cards
+        return bool(there) and all(name in cards and cards[name].phase in ENDED for name in there)
 
     def ask_to_stop(self, reason: str) -> None:
         """All agents end at the next chunk, or now where one of them is stuck."""

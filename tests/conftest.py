@@ -3,6 +3,7 @@
 Every call inside samplers and consensus is checked against its annotations, here and nowhere else.
 """
 
+import gc
 import os
 from importlib.metadata import version
 from pathlib import Path
@@ -10,8 +11,8 @@ from pathlib import Path
 # For the processes that tests start, too. Most of the time of a test is the compiler's, and most of the compiler's is
 # spent on making code fast that runs for a second: without that it takes a fifth. XLA_FLAGS="" compiles as for users.
 FLAGS = "--xla_backend_optimization_level=0"
-if version("jaxlib").startswith("0.10."):
-    FLAGS += " --xla_cpu_use_fusion_emitters=false"  # later ones have no others, and end at a flag they do not know
+if version("jaxlib").startswith("0.10."):  # later ones end at a flag that they do not know
+    FLAGS += " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 os.environ.setdefault("XLA_FLAGS", FLAGS)
 os.environ.setdefault("CONSILIENCE_COMPILED", str(Path(__file__).parents[1] / ".compiled"))
 
@@ -43,6 +44,10 @@ install_import_hook(["consilience.samplers", "consilience.consensus"], "beartype
 from consilience._compiled import FOLDER, OFF, VARIABLE, keep_compiled_code
 
 from .limit import complaint, crowding
+
+# Tracing makes millions of objects, most of which stay: to look through them for garbage takes a tenth of the time.
+gc.freeze()
+gc.set_threshold(200_000, 20, 100)
 
 keep_compiled_code()
 if getattr(jax.config, FOLDER) is None:

@@ -65,7 +65,12 @@ def blocks(page: Path) -> list[Block]:
 # --- code runs ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+LONG = ("peers", "devices")  # agents and hosts in processes of their own, one after the other: minutes
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(p, marks=[pytest.mark.soak] * (p.stem in LONG)) for p in PAGES], ids=lambda page: page.stem
+)
 def test_code_runs_and_prints_what_is_shown(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names, printed = {"__name__": "__main__"}, None
@@ -191,8 +196,8 @@ def run_command(words: list[str], root: Path, agents: Agents) -> str:
 
 def assert_shown(shown: str, printed: str, where: str) -> None:
     """That `printed` has what is `shown`: white space counts for nothing, numbers may differ a little."""
-    pieces = [re.sub(r"\s+", " ", piece).strip() for piece in shown.split("...")]
-    text = re.sub(r"\s+", " ", printed)
+    pieces = [evenly_spaced(piece).strip() for piece in shown.split("...")]
+    text = evenly_spaced(printed)
     place = 0
     for piece in filter(None, pieces):
         pattern, numbers, last = "", [], 0
@@ -205,6 +210,11 @@ def assert_shown(shown: str, printed: str, where: str) -> None:
         for expected, found in zip(numbers, match.groups(), strict=True):
             assert alike(expected, found), f"{where}: {found} was printed for {expected}:\n{printed}"
         place = match.end()
+
+
+def evenly_spaced(text: str) -> str:
+    """Leave out what numpy pads numbers with."""
+    return re.sub(r"(?<=\[) | (?=\])", "", re.sub(r"\s+", " ", text))
 
 
 def alike(one: str, other: str) -> bool:

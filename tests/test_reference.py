@@ -36,7 +36,11 @@ def worst_z(one, other):
     return max(worst)
 
 
-@pytest.mark.parametrize("name", NAMES)
+# The two that take the longest, of five.
+HALF = [pytest.param(name, marks=[pytest.mark.soak] * name.startswith(("earnings", "nes1992"))) for name in NAMES]
+
+
+@pytest.mark.parametrize("name", HALF)
 def test_nuts_with_default_adaptation(name):
     reference = load(name)
 
@@ -50,7 +54,7 @@ def test_nuts_with_default_adaptation(name):
     assert problem(0) < MOST_ERRORS or problem(1) < RETRY_ERRORS
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", HALF)
 def test_dmala_with_a_mass_matrix(name):
     """Given the posterior's covariance as mass it mixes, and sds are within a tenth."""
     reference = load(name)

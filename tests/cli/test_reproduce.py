@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from consilience.cli import reproduce as command
 from consilience.cli.app import app
-from consilience.experiments import boston, data, gmm, images, mnist_partial, reproduction
+from consilience.experiments import boston, data, gmm, images, mnist_partial, mnist_ring, reproduction
 from consilience.experiments.catalogue import EXPERIMENTS
 from consilience.experiments.record import Record
 from consilience.experiments.summary import method_cells
@@ -43,7 +43,7 @@ def small(monkeypatch):
     monkeypatch.setattr(gmm, "CELLS", 101)
 
 
-SLOW = {"mnist-partial": mnist_partial, "boston": boston}  # to compile
+SLOW = {"mnist-partial": mnist_partial, "mnist-ring": mnist_ring, "boston": boston}  # to compile
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ def test_a_killed_host_costs_nothing_that_was_reported(shared, tmp_path):
     np.testing.assert_array_equal(draws_of(out), draws_of(undisturbed))
 
 
-@pytest.mark.parametrize("shared", ["dmala", pytest.param("nuts", marks=pytest.mark.soak)], indirect=True)
+@pytest.mark.soak  # on one host, test_mesh.py shows it
 def test_a_run_goes_on_with_other_hosts(shared, tmp_path):
     """Two, then three, one of which has two devices, then one with two."""
     name, undisturbed, _ = shared

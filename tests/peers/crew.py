@@ -40,7 +40,7 @@ RUN = """
 [model]
 posterior = "regression:posterior"
 [sampler]
-name = "nuts"
+name = "{sampler}"
 step_size = 0.1
 inverse_mass_matrix = 1.0
 [run]
@@ -86,6 +86,7 @@ class Crew:
     Args:
       settings: what `consilience init` is told besides.
       program: what agents are started by.
+      sampler: its name; mala is compiled soonest.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class Crew:
         model=MODEL,
         rows="rows",
         program=PROGRAM,
+        sampler="mala",
     ):
         self.folder, self.spec, self.rows, self.program = Path(folder), network, rows, program
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -105,7 +107,9 @@ class Crew:
         self.names = [f"agent{k}" for k in range(self.network.size)]
         self.ports = free_ports(self.network.size)
         (self.folder / "regression.py").write_text(model)
-        (self.folder / "run.toml").write_text(RUN.format(num_samples=num_samples, num_warmup=num_warmup))
+        (self.folder / "run.toml").write_text(
+            RUN.format(num_samples=num_samples, num_warmup=num_warmup, sampler=sampler)
+        )
         hosts = ",".join(f"127.0.0.1:{port}" for port in self.ports)
         done = command(
             *("init", "peers", "--network", network, "--hosts", hosts, "--file", "run.toml", *settings), cwd=self.folder

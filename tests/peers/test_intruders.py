@@ -813,7 +813,7 @@ def asked(intruder):
 def test_a_run_is_what_it_would_have_been(tmp_path, stranger):
     """Of real processes, under attack from before the first one starts to after the last one has ended."""
     settings = ["--set", "run.x64=false", "--set", "sampler.max_num_doublings=3"]
-    crew = Crew(tmp_path, num_samples=15, settings=settings)
+    crew = Crew(tmp_path, num_samples=15, settings=settings, sampler="nuts")
     folder = tmp_path / "peers" / "agent2"
     papers = Credentials(*(folder / f"{file}.pem" for file in ("key", "certificate", "authority")))
     told = {

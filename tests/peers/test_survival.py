@@ -18,9 +18,9 @@ DRAWS, MANY = 300, 1200
 HELD = [sys.executable, str(Path(__file__).with_name("held.py"))]
 
 
-def left_alone(folder, draws):
+def left_alone(folder, draws, sampler="mala"):
     """What all agents draw to whom nothing happens, in chunks and with checkpoints as users have them."""
-    crew = Crew(folder, num_samples=draws)
+    crew = Crew(folder, num_samples=draws, sampler=sampler)
     assert set(crew.start().finish().values()) == {0}, crew.said()
     found = crew.positions()
     assert found["agent0"].shape == (draws, 2, 1, 3)
@@ -40,9 +40,14 @@ def draws():
 
 
 @pytest.fixture
-def crew(tmp_path, draws):
+def sampler():
+    return "mala"
+
+
+@pytest.fixture
+def crew(tmp_path, draws, sampler):
     """Agents whose run does not end before `release`, whenever a test gets round to what is to happen to them."""
-    crew = Crew(tmp_path, num_samples=draws, program=HELD)
+    crew = Crew(tmp_path, num_samples=draws, program=HELD, sampler=sampler)
     hold(crew)
     yield crew
     crew.end()
@@ -88,13 +93,14 @@ def test_an_agent_that_is_killed_twice_costs_nothing(crew, undisturbed):
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("draws", [MANY])
+@pytest.mark.parametrize(("draws", "sampler"), [(MANY, "nuts")])
 def test_ten_kills(crew, tmp_path_factory):
     killed_and_restarted(crew, MANY, 10, time.time_ns())
-    check(crew, left_alone(tmp_path_factory.mktemp("undisturbed"), MANY))
+    check(crew, left_alone(tmp_path_factory.mktemp("undisturbed"), MANY, "nuts"))
 
 
-def test_a_frozen_agent_is_waited_for(crew, undisturbed):
+@pytest.mark.parametrize("seconds", [2, pytest.param(20, marks=pytest.mark.soak)])
+def test_a_frozen_agent_is_waited_for(crew, undisturbed, seconds):
     crew.start()
     crew.wait_until_saved(DRAWS // 5)
     frozen = crew.processes["agent1"]
@@ -102,7 +108,7 @@ def test_a_frozen_agent_is_waited_for(crew, undisturbed):
     release(crew)
     try:
         crew.wait_for(lambda status: status["neighbors"]["agent1"] == "lost" and status["waiting_for"])
-        time.sleep(20)
+        time.sleep(seconds)
         assert all(process.poll() is None for process in crew.processes.values())
     finally:
         os.kill(frozen.pid, signal.SIGCONT)

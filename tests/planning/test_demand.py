@@ -7,6 +7,8 @@ import pytest
 import consilience as cs
 from consilience.planning import demand_of
 
+from ..halves import checkerboard
+
 DIMENSION = 3
 POSTERIOR = cs.Posterior(lambda w: -0.5 * w @ w, lambda w, x: -0.5 * (x - w.sum()) ** 2)
 SAMPLERS = [
@@ -28,8 +30,7 @@ def run_of(network, sampler, num_samples, num_chains):
     )
 
 
-@pytest.mark.parametrize("network", [cs.Network.ring(5), cs.Network.grid(2, 3)], ids=lambda network: network.name)
-@pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: sampler.name)
+@pytest.mark.parametrize(("sampler", "network"), checkerboard(SAMPLERS, [cs.Network.ring(5), cs.Network.grid(2, 3)]))
 def test_a_draw_is_what_runs_are_charged_for_one(sampler, network):
     chains = 2
     short, longer = (run_of(network, sampler, draws, chains).traffic for draws in (3, 8))

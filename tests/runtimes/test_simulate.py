@@ -42,7 +42,14 @@ def sample(sampler, network, **options):
     return cs.sample(TARGET.posterior, shards, network, sampler, **options)
 
 
-@pytest.mark.parametrize(("sampler", "network"), SAMPLERS.values(), ids=SAMPLERS)
+# Each of these is, but for a line or two, one that is tried: desgld, diging, mala.
+LIKE_OTHERS = ("desghmc", "extra", "hmc")
+
+
+@pytest.mark.parametrize(
+    ("sampler", "network"),
+    [pytest.param(*case, marks=[pytest.mark.soak] * (name in LIKE_OTHERS), id=name) for name, case in SAMPLERS.items()],
+)
 class TestDraws:
     def test_the_same_seed_gives_the_same_draws_and_another_does_not(self, sampler, network):
         one, same, other = (sample(sampler, network, num_chains=2, seed=s).draws for s in (3, 3, 4))

@@ -36,7 +36,7 @@ from .segment import Meeting, Segment, Stopped, Task, finished, given_up, is_con
 from .status import Meter, differences, status_of
 
 LINGER = 1.5  # seconds in which the last card reaches the neighbours
-LONGEST_LINGER = 10.0  # seconds in which a neighbour that has yet to learn that all is done comes, and learns it
+LONGEST_LINGER = 5.0  # seconds in which a neighbour that has yet to learn that all is done comes, and learns it
 LOOK = 0.5  # seconds between two looks at the board
 
 log = logging.getLogger("consilience.peers")

@@ -51,6 +51,7 @@ seed = 5
 x64 = true
 """
 PROGRAM = [sys.executable, "-c", "from consilience.cli import main; main()"]
+AGENT = [sys.executable, str(Path(__file__).with_name("agent.py"))]
 
 
 # Below what systems give to outgoing connections: one of those could take a port between here and its use.
@@ -98,7 +99,7 @@ class Crew:
         settings=(),
         model=MODEL,
         rows="rows",
-        program=PROGRAM,
+        program=AGENT,
         sampler="mala",
     ):
         self.folder, self.spec, self.rows, self.program = Path(folder), network, rows, program
@@ -107,9 +108,8 @@ class Crew:
         self.names = [f"agent{k}" for k in range(self.network.size)]
         self.ports = free_ports(self.network.size)
         (self.folder / "regression.py").write_text(model)
-        (self.folder / "run.toml").write_text(
-            RUN.format(num_samples=num_samples, num_warmup=num_warmup, sampler=sampler)
-        )
+        lengths = {"num_samples": num_samples, "num_warmup": num_warmup}
+        (self.folder / "run.toml").write_text(RUN.format(sampler=sampler, **lengths))
         hosts = ",".join(f"127.0.0.1:{port}" for port in self.ports)
         done = command(
             *("init", "peers", "--network", network, "--hosts", hosts, "--file", "run.toml", *settings), cwd=self.folder

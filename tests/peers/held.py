@@ -7,7 +7,8 @@ named hold where it was started.
 import time
 from pathlib import Path
 
-from consilience.cli import main
+from agent import main  # the file beside this one: no summary
+
 from consilience.peering import member
 from consilience.peering.segment import Segment
 from consilience.results import store

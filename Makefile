@@ -31,8 +31,8 @@ test-fast: $(VENV)/.ready  ## the tests but for the slow ones
 test-profile: $(VENV)/.ready  ## the tests, and where their time goes: by file, by phase; each in test-profile.jsonl
 	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal -p tests.profiling
 
-soak: $(VENV)/.ready  ## long fault tests
-	$(BIN)/python -m pytest -m soak -s
+soak: $(VENV)/.ready  ## long fault tests, and the other halves of large products; compiled as for users
+	XLA_FLAGS= $(BIN)/python -m pytest -m soak -s
 
 mutants: $(VENV)/.ready  ## planted faults, one at a time: the tests must find every one (half an hour)
 	$(BIN)/python -m tests.mutants --jobs 2

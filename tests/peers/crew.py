@@ -149,7 +149,8 @@ class Crew:
 
     def said(self, name=None):
         names = self.names if name is None else [name]
-        return "\n".join(f"--- {n}\n{(self.folder / f'{n}.out').read_text()}" for n in names)
+        codes = {n: self.processes[n].poll() for n in names if n in self.processes}
+        return "\n".join(f"--- {n}, code {codes.get(n)}\n{(self.folder / f'{n}.out').read_text()}" for n in names)
 
     def logged(self, name):
         log = self.folder / "peers" / name / "peer.log"
@@ -182,6 +183,7 @@ class Crew:
             if progress.warmed + progress.drawn >= iteration:
                 return
             assert self.processes[name].poll() is None, self.said()
+            assert all(process.poll() not in (1, 2) for process in self.processes.values()), self.said()
             time.sleep(0.02)
         raise AssertionError(f"{name} has not come to iteration {iteration}:\n{self.said()}")
 

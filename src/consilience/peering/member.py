@@ -23,6 +23,7 @@ from typing import Any
 import jax
 
 from ..results import Run
+from ..results.files import write_whole
 from ..results.stored import stored_run
 from ..runtimes.peers.board import Board, Card
 from ..runtimes.peers.certificates import Identity, Verifier
@@ -37,6 +38,7 @@ from .status import Meter, differences, status_of
 
 LINGER = 1.5  # seconds in which the last card reaches the neighbours
 LONGEST_LINGER = 5.0  # seconds in which a neighbour that has yet to learn that all is done comes, and learns it
+READY = "epoch"  # a file beside the run's folder
 LOOK = 0.5  # seconds between two looks at the board
 
 log = logging.getLogger("consilience.peers")
@@ -44,6 +46,22 @@ log = logging.getLogger("consilience.peers")
 
 class Excluded(Exception):  # noqa: N818
     """The others went on without this agent."""
+
+
+def last_ready(folder: Path) -> int:
+    """Return the last epoch that an agent with this folder was ready for, 0 if none.
+
+    The others may have begun that one with it. Started again it must not be ready for the same: it could not tell them
+    from others that are yet to begin.
+    """
+    path = folder.with_name(READY)
+    return int(path.read_text(encoding="utf-8")) if path.exists() else 0
+
+
+def remember_ready(folder: Path, epoch: int) -> None:
+    """Write down an epoch before anybody learns that this agent is ready for it."""
+    if last_ready(folder) < epoch:
+        write_whole(folder.with_name(READY), str(epoch).encode())
 
 
 class Member:
@@ -72,7 +90,7 @@ class Member:
         self.place, self.task, self.folder, self._show = place, task, folder, show
         self._alive: dict[str, bool] = dict.fromkeys(place.neighbors, False)
         self._has_met = False
-        self._floor = 1  # the first epoch that may come next
+        self._floor = 1 + last_ready(folder)  # the first epoch that may come next
         self._attempt = 0
         self._running: tuple[int, Segment] | None = None  # the epoch, while it lasts
         self._segment: Segment | None = None
@@ -198,6 +216,8 @@ class Member:
                 "identity": segment.alike,
             }
             if any(getattr(own, name) != value for name, value in says.items()):
+                if linked:
+                    remember_ready(self.folder, epoch)
                 own = self.board.update(**says)
             here = [own, *(card for card in others if is_here(card, segment.alike["agent.without"], self.task.mask))]
             crew = sorted(here, key=lambda card: self.place.names.index(card.name))

@@ -2,8 +2,15 @@
 
 import pytest
 
-from consilience.peering.meeting import common_base, digest_of, given_up_by_most, is_here, is_ready, next_epoch
-from consilience.peering.member import last_ready, remember_ready
+from consilience.peering.meeting import (
+    common_base,
+    digest_of,
+    given_up_by_most,
+    has_heard_of_all,
+    is_here,
+    is_ready,
+    next_epoch,
+)
 from consilience.peering.status import differences
 from consilience.runtimes.peers.board import Card
 
@@ -80,15 +87,10 @@ def test_differences_name_who_and_what():
     assert differences(crew) == ["model.code: b: 22222222...; a, c: 11111111..."]
 
 
-def test_an_agent_started_again_is_not_ready_for_what_it_was_ready_for(tmp_path):
-    """Before the others' cards come it would be taken for the one that they have met, and take them for newcomers."""
-    folder = tmp_path / "run"
-    assert last_ready(folder) == 0
-    for epoch in (1, 3, 2):
-        remember_ready(folder, epoch)
-    assert last_ready(folder) == 3
-    others = [card("b", epoch=3, phase="running"), card("c", epoch=3, phase="running")]
-    for seen in (others, []):  # their cards come before its own first word, or after
-        own = card("a", epoch=1 + last_ready(folder), phase="ready")
-        assert next_epoch(own, seen, 1 + last_ready(folder), has_met=False) == 4
-        assert not is_ready([own, *others], 4)
+def test_an_agent_started_again_is_ready_only_when_it_knows_what_the_others_are_at():
+    """Ready for epoch 1 before their cards had come, it would take those who run epoch 1 for newcomers like itself."""
+    others = {name: card(name, epoch=1, phase="running") for name in "bc"}
+    for known in ({}, {"b": others["b"]}):
+        assert not has_heard_of_all({"a": card("a"), **known}, "abc")
+    assert has_heard_of_all({"a": card("a"), **others}, "abc")
+    assert next_epoch(card("a", phase="joining"), [*others.values()], 1, has_met=False) == 2

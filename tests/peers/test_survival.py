@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience.peering.member import last_ready
 
 from .crew import Crew, Proxy
 
@@ -86,9 +85,6 @@ def killed_and_restarted(crew, draws, times, seed):
         assert said["phase"] == "running"
         hold(crew)
         crew.start(name)
-    crew.wait_until_saved(draws * (times + 1) // (times + 2))
-    # Each time they have met again, and nobody took the others for those that its predecessor had met.
-    assert all(last_ready(crew.run_folder(name)) > times for name in crew.names)
 
 
 def test_an_agent_that_is_killed_twice_costs_nothing(crew, undisturbed):

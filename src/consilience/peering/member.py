@@ -23,7 +23,6 @@ from typing import Any
 import jax
 
 from ..results import Run
-from ..results.files import write_whole
 from ..results.stored import stored_run
 from ..runtimes.peers.board import Board, Card
 from ..runtimes.peers.certificates import Identity, Verifier
@@ -32,13 +31,22 @@ from ..runtimes.peers.masks import KeyPair, Masks
 from ..runtimes.peers.session import Credentials, Links, Place, check_free
 from ..samplers import OneShot
 from ..sampling import MOST_REDONE, take
-from .meeting import ENDED, STARTABLE, common_base, digest_of, given_up_by_most, is_here, is_ready, next_epoch
+from .meeting import (
+    ENDED,
+    STARTABLE,
+    common_base,
+    digest_of,
+    given_up_by_most,
+    has_heard_of_all,
+    is_here,
+    is_ready,
+    next_epoch,
+)
 from .segment import Meeting, Segment, Stopped, Task, finished, given_up, is_connected, segment_folder
 from .status import Meter, differences, status_of
 
 LINGER = 1.5  # seconds in which the last card reaches the neighbours
 LONGEST_LINGER = 5.0  # seconds in which a neighbour that has yet to learn that all is done comes, and learns it
-READY = "epoch"  # a file beside the run's folder
 LOOK = 0.5  # seconds between two looks at the board
 
 log = logging.getLogger("consilience.peers")
@@ -46,22 +54,6 @@ log = logging.getLogger("consilience.peers")
 
 class Excluded(Exception):  # noqa: N818
     """The others went on without this agent."""
-
-
-def last_ready(folder: Path) -> int:
-    """Return the last epoch that an agent with this folder was ready for, 0 if none.
-
-    The others may have begun that one with it. Started again it must not be ready for the same: it could not tell them
-    from others that are yet to begin.
-    """
-    path = folder.with_name(READY)
-    return int(path.read_text(encoding="utf-8")) if path.exists() else 0
-
-
-def remember_ready(folder: Path, epoch: int) -> None:
-    """Write down an epoch before anybody learns that this agent is ready for it."""
-    if last_ready(folder) < epoch:
-        write_whole(folder.with_name(READY), str(epoch).encode())
 
 
 class Member:
@@ -90,7 +82,7 @@ class Member:
         self.place, self.task, self.folder, self._show = place, task, folder, show
         self._alive: dict[str, bool] = dict.fromkeys(place.neighbors, False)
         self._has_met = False
-        self._floor = 1 + last_ready(folder)  # the first epoch that may come next
+        self._floor = 1  # the first epoch that may come next
         self._attempt = 0
         self._running: tuple[int, Segment] | None = None  # the epoch, while it lasts
         self._segment: Segment | None = None
@@ -158,7 +150,7 @@ class Member:
             self._links.close()
 
     def _say_complete(self) -> None:
-        """To an agent that was gone when the others found that all had ended: on a busy machine it dials late."""
+        """Tell an agent that was gone when the others found that all had ended; on a busy machine it dials late."""
         self.board.update(phase="complete")
         self._connect()
         began = time.monotonic()
@@ -167,7 +159,7 @@ class Member:
         self._disconnect()
 
     def _all_know(self) -> bool:
-        """Whether neighbours are there, and each of them has ended as well."""
+        """Tell whether neighbours are there, and each of them has ended as well."""
         there = [name for name, is_there in self._alive.items() if is_there]
         cards = self.board.cards
         return bool(there) and all(name in cards and cards[name].phase in ENDED for name in there)
@@ -208,7 +200,7 @@ class Member:
             linked = all(self._alive[name] for name in self.place.neighbors if name in segment.names)
             says: dict[str, Any] = {
                 "epoch": epoch,
-                "phase": "ready" if linked else "joining",
+                "phase": "ready" if linked and has_heard_of_all(cards, segment.names) else "joining",
                 "bases": segment.store.bases,
                 "attempt": max([self._attempt, *(card.attempt for card in others)]),
                 "without": tuple(sorted({*own.without, *segment.without})),
@@ -216,8 +208,6 @@ class Member:
                 "identity": segment.alike,
             }
             if any(getattr(own, name) != value for name, value in says.items()):
-                if linked:
-                    remember_ready(self.folder, epoch)
                 own = self.board.update(**says)
             here = [own, *(card for card in others if is_here(card, segment.alike["agent.without"], self.task.mask))]
             crew = sorted(here, key=lambda card: self.place.names.index(card.name))

@@ -3,6 +3,8 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+# Some tests wait for processes that they have started: one worker more than two cores.
+PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-fast test-profile soak mutants lint format docs lock clean docs-experiments
@@ -23,13 +25,13 @@ demo: $(VENV)/.ready  ## five agents on a ring, two digit classes each: a table 
 	$(BIN)/consilience demo
 
 test: $(VENV)/.ready  ## the tests
-	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+	$(PYTEST)
 
 test-fast: $(VENV)/.ready  ## the tests but for the slow ones
-	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "not soak and not slow"
+	$(PYTEST) -m "not soak and not slow"
 
 test-profile: $(VENV)/.ready  ## the tests, and where their time goes: by file, by phase; each in test-profile.jsonl
-	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal -p tests.profiling
+	$(PYTEST) -p tests.profiling
 
 soak: $(VENV)/.ready  ## long fault tests, and the other halves of large products; compiled as for users
 	XLA_FLAGS= $(BIN)/python -m pytest -m soak -s

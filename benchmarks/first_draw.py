@@ -68,7 +68,7 @@ num_chains = 4
 """
 THEIRS = (
     DATA
-    + """
+    + f"""
 import blackjax
 import jax
 import jax.numpy as jnp
@@ -81,11 +81,11 @@ warmup = blackjax.window_adaptation(blackjax.nuts, logdensity)
 
 def chain(key, start):
     for_warmup, for_draw = jax.random.split(key)
-    (state, parameters), _ = warmup.run(for_warmup, start, WARMUP)
+    (state, parameters), _ = warmup.run(for_warmup, start, {WARMUP})
     return blackjax.nuts(logdensity, **parameters).step(for_draw, state)
 
 jax.block_until_ready(jax.jit(jax.vmap(chain))(jax.random.split(jax.random.key(0), 4), jnp.zeros((4, 5))))
-""".replace("WARMUP", str(WARMUP))
+"""
 )
 IMPORT = """
 import time
@@ -101,10 +101,10 @@ from consilience.cli import main
 main()
 """
 
-
 # As a user's, whatever this shell has set: nothing compiled before is found, and compiled as always.
-SET = ("JAX_COMPILATION_CACHE_DIR", "XLA_FLAGS")
-ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in SET}
+ENVIRONMENT = {
+    name: value for name, value in os.environ.items() if name not in ("JAX_COMPILATION_CACHE_DIR", "XLA_FLAGS")
+}
 
 
 def seconds(code: str) -> float:
@@ -149,7 +149,7 @@ def seconds_of_command(compiled: Path) -> float:
 def main() -> None:
     times = np.array([(seconds(OURS), seconds(THEIRS)) for _ in range(PAIRS)])
     ratio = np.median(times[:, 0] / times[:, 1])
-    print(f"logistic regression, 300 × 5, 4 chains, 500 of warm-up and a draw: median of {PAIRS} cold processes")
+    print(f"logistic regression, 300 × 5, 4 chains, {WARMUP} of warm-up and a draw: median of {PAIRS} cold processes")
     for name, column in zip(("cs.nuts, ring of 5", "BlackJAX NUTS, pooled data"), times.T, strict=True):
         print(f"{name:<40}{np.median(column):>8.2f} s")
     print(f"ratio {ratio:.2f} (at most {MOST_RATIO} is the aim)")

@@ -1,20 +1,27 @@
 """Half of a product of cases, for `make test`; the other half is for `make soak`."""
 
+from collections.abc import Mapping
 from itertools import product
 
 import pytest
 
 
 def checkerboard(*axes):
-    """Return all combinations of named values, every second one marked soak, as squares of a checkerboard are black.
+    """Return all combinations of values, every second one marked soak, as squares of a checkerboard are black.
 
     So every value of every axis is in either half, and so is every pair of two axes where there are three.
+
+    Args:
+      axes: values by their names, or values that have names.
     """
     cases = []
-    for places in product(*(range(len(axis)) for axis in axes)):
-        values = [list(axis)[place] for axis, place in zip(axes, places, strict=True)]
+    named = [
+        [*axis.items()] if isinstance(axis, Mapping) else [(name_of(value), value) for value in axis] for axis in axes
+    ]
+    for places in product(*(range(len(axis)) for axis in named)):
+        names, values = zip(*(axis[place] for axis, place in zip(named, places, strict=True)), strict=True)
         marks = [pytest.mark.soak] * (sum(places) % 2)
-        cases.append(pytest.param(*values, marks=marks, id="-".join(map(name_of, values))))
+        cases.append(pytest.param(*values, marks=marks, id="-".join(names)))
     return cases
 
 

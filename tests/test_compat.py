@@ -393,6 +393,40 @@ def test_a_limit_of_compiled_code_is_jax_s_to_keep(tmp_path):
     assert cache.get("first") is None and cache.get("second") == bytes(600)
 
 
+CALLING = """
+import sys
+import jax
+import jax.numpy as jnp
+from consilience import _compat
+
+folder, factor, shift = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+jax.config.update("jax_compilation_cache_dir", folder)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+_compat.keep_compiled_callers_of_python()
+found = []
+jax.monitoring.register_event_listener(lambda event, **_: found.append(event) if "cache_hit" in event else None)
+form = jax.ShapeDtypeStruct((3,), jnp.float32)
+times = _compat.callback_for_all_chains(lambda leaves: [leaves[0] * factor], (form,))
+program = jax.jit(lambda x: jax.pure_callback(lambda y: y + shift, form, *times(x)))
+compiled = program.lower(form).compile()
+print(len(found), *compiled(jnp.arange(3.0)), *compiled(jnp.ones(3)))
+"""
+
+
+@relies_on(
+    "jax",
+    "a program that calls Python is not kept, or calls something else when it is found: peers compile at every start",
+    _compat.keep_compiled_callers_of_python,
+)
+def test_a_program_that_is_found_calls_what_is_here(tmp_path):
+    """What one process has compiled calls the functions of the other that finds it, in their order."""
+    for found, factor, shift in ((0, 2, 1), (1, 5, 3)):
+        done = python(CALLING, tmp_path, factor, shift)
+        assert done.returncode == 0, done.stderr
+        expected = [shift, factor + shift, 2 * factor + shift] + [factor + shift] * 3
+        assert [float(word) for word in done.stdout.split()] == [found, *expected]
+
+
 # --- jax: errors ---------------------------------------------------------------------------------------
 
 

@@ -165,6 +165,7 @@ def test_a_folder_that_cannot_be_made_costs_nothing(settings, monkeypatch, tmp_p
     for name, error in (
         ("compiled_folder", RuntimeError("no home")),
         ("write_compiled_code_whole", ImportError("gone")),
+        ("keep_compiled_callers_of_python", AttributeError("gone")),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(_compiled, "cache_folder", lambda: tmp_path)

@@ -79,6 +79,7 @@ DATA = data()
 # Unequal shards, all of one agent's groups shared with others.
 SHARDS = cs.shard(DATA, 4, by=[range(20), range(20, 50), range(50, 85), range(85, ROWS)])
 MODELS = [linear, logistic, hierarchical, poisson, mixture]
+LONG = (linear, mixture)
 
 
 def over_the_network(model, seed):
@@ -100,7 +101,10 @@ def worst_z(one, other):
     return np.abs((one.mean(axis=(0, 1)) - other.mean(axis=(0, 1))) / np.hypot(*errors)).max()
 
 
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+@pytest.mark.parametrize(
+    "model",
+    [pytest.param(model, marks=[pytest.mark.soak] * (model in LONG), id=model.__name__) for model in MODELS],
+)
 def test_nuts_over_four_agents_is_numpyro_s_nuts_on_pooled_data(model):
     def worst(seed):
         found, reference = over_the_network(model, seed), pooled(model, seed)

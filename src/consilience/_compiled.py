@@ -16,7 +16,7 @@ from pathlib import Path
 import jax
 
 from ._cache import cache_folder, processor, processor_features
-from ._compat import write_compiled_code_whole
+from ._compat import keep_compiled_callers_of_python, write_compiled_code_whole
 
 VARIABLE = "CONSILIENCE_COMPILED"
 OFF = ("off", "0", "no", "false")
@@ -52,6 +52,7 @@ def keep_compiled_code() -> None:
         folder = _made(folder)
         _remove_oldest(folder, MOST_BYTES)
         write_compiled_code_whole()
+        keep_compiled_callers_of_python()
     except (OSError, RuntimeError, ImportError, AttributeError) as error:  # no room, no home, another jax
         if os.environ.get(VARIABLE):
             print(f"{VARIABLE}={os.environ[VARIABLE]}: no compiled code is kept. {error}", file=sys.stderr)

@@ -10,6 +10,7 @@ import consilience as cs
 from consilience.runtimes.devices.arrays import MeshArrays
 from consilience.runtimes.moments import Accumulated, nothing_accumulated
 
+from ..halves import checkerboard
 from .problem import DIMENSION, POSTERIOR, sample, shard_of
 
 # Seven agents: four and three on two devices, two and one on five. Degrees one to four.
@@ -40,8 +41,7 @@ def test_the_chain_is_that_of_simulate(double, name):
         assert_same(sample(name, UNEVEN, runtime=cs.Devices(count)), right)
 
 
-@pytest.mark.parametrize("network", ["star", "grid", "pair"])
-@pytest.mark.parametrize("name", ["extra", "mala"])
+@pytest.mark.parametrize(("name", "network"), checkerboard(["extra", "mala"], ["star", "grid", "pair"]))
 def test_on_other_networks(double, name, network):
     right = sample(name, NETWORKS[network])
     assert_same(sample(name, NETWORKS[network], runtime=cs.Devices(5)), right)

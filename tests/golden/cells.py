@@ -4,7 +4,6 @@ Only what users call is used here, `cs.sample` and the command: whatever becomes
 """
 
 import json
-import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping
@@ -19,7 +18,7 @@ import numpy as np
 import consilience as cs
 from consilience.network import network_from_spec
 
-from ..peers.crew import Crew
+from ..peers.crew import STEADY, Crew
 from . import problem
 
 DRAWS = 50
@@ -167,7 +166,7 @@ def tried_by_peers(network: str, sampler: Mapping[str, Any], num_warmup: int) ->
             num_warmup=num_warmup,
             settings=["--set", f"sampler={{{table}}}"],
             model=Path(problem.__file__).read_text(encoding="utf-8"),
-            program=[sys.executable, str(Path(__file__).with_name("agent.py"))],
+            program=STEADY,
         )
         stack.callback(crew.end)
         codes = crew.start().finish()

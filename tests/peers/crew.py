@@ -51,7 +51,9 @@ seed = 5
 x64 = true
 """
 PROGRAM = [sys.executable, "-c", "from consilience.cli import main; main()"]
-AGENT = [sys.executable, str(Path(__file__).with_name("agent.py"))]
+AGENT, HELD, STEADY = (
+    [sys.executable, str(Path(__file__).with_name(name))] for name in ("agent.py", "held.py", "steady.py")
+)
 
 
 # Below what systems give to outgoing connections: one of those could take a port between here and its use.

@@ -1,21 +1,19 @@
 """Whatever happens to agents and links, the draws are those of a run to which nothing happened."""
 
+import fcntl
 import os
 import random
 import signal
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import consilience as cs
 
-from .crew import Crew, Proxy
+from .crew import HELD, Crew, Proxy
 
 DRAWS, MANY = 300, 1200
-HELD = [sys.executable, str(Path(__file__).with_name("held.py"))]
 
 
 def left_alone(folder, draws, sampler="mala"):
@@ -31,7 +29,14 @@ def left_alone(folder, draws, sampler="mala"):
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    return left_alone(tmp_path_factory.mktemp("undisturbed"), DRAWS)
+    """What is drawn where nothing happens, once for all of pytest's workers."""
+    folder = tmp_path_factory.getbasetemp()
+    kept = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "undisturbed.npy"
+    with kept.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not kept.exists():
+            np.save(kept, left_alone(tmp_path_factory.mktemp("undisturbed"), DRAWS))
+    return np.load(kept)
 
 
 @pytest.fixture
@@ -81,8 +86,8 @@ def killed_and_restarted(crew, draws, times, seed):
         crew.kill(name)
         release(crew)  # without that one they get nowhere
         others = [other for other in crew.names if other != name]
-        said = crew.wait_for(lambda status: status.get("waiting_for"), chance.choice(others))
-        assert said["phase"] == "running"
+        # In the midst of the run, or of meeting again after the last kill.
+        crew.wait_for(lambda status: status.get("waiting_for"), chance.choice(others))
         hold(crew)
         crew.start(name)
 
@@ -107,7 +112,8 @@ def test_a_frozen_agent_is_waited_for(crew, undisturbed, seconds):
     os.kill(frozen.pid, signal.SIGSTOP)
     release(crew)
     try:
-        crew.wait_for(lambda status: status["neighbors"]["agent1"] == "lost" and status["waiting_for"])
+        said = crew.wait_for(lambda status: status["neighbors"]["agent1"] == "lost" and status["waiting_for"])
+        assert said["phase"] == "running"
         time.sleep(seconds)
         assert all(process.poll() is None for process in crew.processes.values())
     finally:

@@ -10,6 +10,7 @@ from consilience.experiments.targets import linear_regression, log_gamma
 from consilience.samplers.rounds import check_rounds, rounds_at
 from consilience.samplers.settings import check_flag
 
+from ..halves import checkerboard
 from ..statistical import assert_caught, moment_test
 from .harness import draws, draws_after, noise_of, simulation
 from .reference import Regression
@@ -24,22 +25,20 @@ NETWORKS = {
 }
 
 
-@pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"rounds": 3},
-        {"rounds": {0: 1, 10: 2, 40: 5}},
-        {"gradient_tracking": False},
-        {"consensus_step": False},
-        {"metropolis_after": 30},
-        {"metropolis_after": None},
-        {"inverse_mass_matrix": 0.25},
-    ],
-    ids=str,
-)
-def test_equals_the_algorithm_in_plain_numpy(network, settings):
+SETTINGS = [
+    {},
+    {"rounds": 3},
+    {"rounds": {0: 1, 10: 2, 40: 5}},
+    {"gradient_tracking": False},
+    {"consensus_step": False},
+    {"metropolis_after": 30},
+    {"metropolis_after": None},
+    {"inverse_mass_matrix": 0.25},
+]
+
+
+@pytest.mark.parametrize(("settings", "network"), checkerboard({str(one): one for one in SETTINGS}, NETWORKS))
+def test_equals_the_algorithm_in_plain_numpy(settings, network):
     target = linear_regression(network.size)
     step_size = 0.1  # large, so that some proposals are refused
     schedule = settings.get("rounds", 1)

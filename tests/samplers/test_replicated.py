@@ -17,6 +17,7 @@ from consilience.runtimes.traffic import Traffic
 from consilience.samplers.adaptation import Schedule, WindowAdaptation
 from consilience.sampling.drawing import check_in_step
 
+from ..halves import checkerboard
 from .harness import draws, simulation
 
 ALONE = cs.Network.complete(1)
@@ -42,8 +43,7 @@ SELF_TUNING = {
 
 
 class TestTheChainOfThePooledData:
-    @pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
-    @pytest.mark.parametrize("sampler", GIVEN.values(), ids=GIVEN)
+    @pytest.mark.parametrize(("sampler", "network"), checkerboard(GIVEN, NETWORKS))
     def test_draw_for_draw(self, sampler, network):
         target = linear_regression(network.size)
         with jax.enable_x64(True):

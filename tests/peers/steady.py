@@ -3,7 +3,8 @@
 Agents say a few words to each other before every chunk, and those are part of the traffic.
 """
 
-from consilience.cli import main
+from agent import main  # the file beside this one: no summary
+
 from consilience.runtimes import engine
 
 assert engine.CHUNK_SECONDS > 0, "how long a chunk lasts is said elsewhere now: set it there"

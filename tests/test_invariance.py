@@ -37,7 +37,7 @@ EXACT = {
     "mala": (cs.mala, (0.15, 1.2)),
     "dmala": (cs.dmala, (0.12, 1.0)),
 }
-EXACT_CASES = checkerboard(EXACT, NETWORKS, TARGETS)
+EXACT_CASES = checkerboard([*EXACT], [*NETWORKS], [*TARGETS])
 BIASED = {
     "published": (cs.published(0.1), "gaussian", 20),
     "dula": (cs.dula(0.05), "gaussian", 20),
@@ -48,7 +48,7 @@ BIASED = {
     "extra": (cs.extra(0.01), "gaussian", 20),
     "dmala trapezoid": (cs.dmala(1.2, inverse_mass_matrix=1.0, energy="trapezoid"), "skewed", 20),
 }
-BIASED_CASES = checkerboard(BIASED, ("ring", "star"))
+BIASED_CASES = checkerboard([*BIASED], ["ring", "star"])
 
 
 def test_the_suite_s_false_alarms_are_rare():
@@ -82,9 +82,9 @@ def test_catches_consensus_monte_carlo_off_gaussians():
     )
 
 
-@pytest.mark.parametrize("network", ["ring", "star"])
 @pytest.mark.parametrize(
-    "sampler", [cs.nuts(), cs.hmc(num_integration_steps=4), cs.mala(), cs.dmala()], ids=lambda s: s.name
+    ("sampler", "network"),
+    checkerboard([cs.nuts(), cs.hmc(num_integration_steps=4), cs.mala(), cs.dmala()], ["ring", "star"]),
 )
 def test_tunes_itself_and_is_right_on_a_long_run(sampler, network):
     """From a start far off, warm-up and all."""

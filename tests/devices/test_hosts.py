@@ -50,7 +50,8 @@ def draws_of(folder):
     return cs.load(folder).kept[:]
 
 
-@pytest.fixture(scope="module", params=["nuts", "dmala"])
+# By dmala, the command's own test has two processes, and kills one (cli/test_devices.py).
+@pytest.fixture(scope="module", params=["nuts", pytest.param("dmala", marks=pytest.mark.soak)])
 def shared(request, tmp_path_factory):
     """A run of two processes, nobody killed: its sampler, its folder, and what the processes said."""
     out = tmp_path_factory.mktemp("shared") / "run"
@@ -82,8 +83,6 @@ def test_every_host_loads_the_data_of_its_own_agents_and_has_all_draws_at_the_en
     assert "drawn" in said[0][1] and "drawn" not in said[1][1]  # one bar
 
 
-# By dmala, the command's own test kills a host.
-@pytest.mark.parametrize("shared", ["nuts", pytest.param("dmala", marks=pytest.mark.soak)], indirect=True)
 def test_a_killed_host_costs_nothing_that_was_reported(shared, tmp_path):
     name, undisturbed, _ = shared
     victim = 0 if name == "nuts" else 1
@@ -130,9 +129,9 @@ def test_a_run_goes_on_with_other_hosts(shared, tmp_path):
         ([{"fault": "nan"}] * 2, "agent 4: x has NaN in 1 of 14 rows"),
         ([{"fault": "columns"}] * 2, "agent 3: its data is"),
         ([{"seed": 1}, {"seed": 2}], "seed: 1 there, 2 here"),
-        ([{"draws": 10}, {"draws": 20}], "num_samples: 10 there, 20 here"),
+        pytest.param([{"draws": 10}, {"draws": 20}], "num_samples: 10 there, 20 here", marks=pytest.mark.soak),
         ([{}, {"out": "elsewhere"}], "is not the folder that the first host sees"),
-        ([{}, {"out": None}], "out: True there, False here"),
+        pytest.param([{}, {"out": None}], "out: True there, False here", marks=pytest.mark.soak),
     ],
     ids=["data", "columns", "settings", "length", "folder", "memory"],
 )

@@ -34,10 +34,19 @@ def assert_same(found, right):
     assert found.traffic == right.traffic
 
 
-@pytest.mark.parametrize("name", ["nuts", "dmala", "published"])
-def test_the_chain_is_that_of_simulate(double, name):
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        ("nuts", [5]),
+        ("dmala", COUNTS),
+        ("published", [5]),
+        *(pytest.param(name, [1, 2], marks=pytest.mark.soak) for name in ("nuts", "published")),
+    ],
+    ids=str,
+)
+def test_the_chain_is_that_of_simulate(double, name, counts):
     right = sample(name, UNEVEN)
-    for count in COUNTS:
+    for count in counts:
         assert_same(sample(name, UNEVEN, runtime=cs.Devices(count)), right)
 
 

@@ -76,14 +76,22 @@ def simulated(crew, sampler, source=MODEL, agents=None, **settings):
         )
 
 
-# Three agents, a small model, nuts; of dmala recorded draws show it (tests/golden).
+# By nuts and dmala three agents do so in tests/golden.
 @pytest.mark.parametrize(
     ("name", "network", "model"),
-    [("nuts", "ring:3", MODEL), *(pytest.param(name, "ring:5", DIGITS, marks=pytest.mark.soak) for name in BOTH)],
-    ids=["three-nuts", *(f"five-{name}" for name in BOTH)],
+    [
+        ("mala", "ring:3", MODEL),
+        pytest.param("nuts", "ring:3", MODEL, marks=pytest.mark.soak),
+        *(pytest.param(name, "ring:5", DIGITS, marks=pytest.mark.soak) for name in BOTH),
+    ],
+    ids=["three-mala", "three-nuts", *(f"five-{name}" for name in BOTH)],
 )
 def test_agents_draw_what_simulate_draws(crews, tmp_path, name, network, model):
-    sampler = {"nuts": cs.nuts(0.1, 1.0, max_num_doublings=4), "dmala": cs.dmala(0.05, 1.0)}[name]
+    sampler = {
+        "nuts": cs.nuts(0.1, 1.0, max_num_doublings=4),
+        "mala": cs.mala(0.1, 1.0),
+        "dmala": cs.dmala(0.05, 1.0),
+    }[name]
     settings = ["--set", f"sampler.step_size={sampler.step_size}"]
     settings += ["--set", "sampler.max_num_doublings=4"] if name == "nuts" else []
     crew = crews(tmp_path, network, settings=settings, model=model, sampler=name)
@@ -95,7 +103,7 @@ def test_agents_draw_what_simulate_draws(crews, tmp_path, name, network, model):
         np.testing.assert_allclose(draws[:, :, 0], expected.positions[:, :, index], atol=1e-8, err_msg=agent)
     run = crew.run("agent2")
     assert run.owner.name == "agent2"
-    assert run.agents == (crew.network.size if name == "nuts" else 1)
+    assert run.agents == (crew.network.size if sampler.replicated else 1)
     assert 1 < run.traffic.bytes / expected.traffic.bytes < (1.5 if model == DIGITS else 10)  # headers count
 
 

@@ -10,6 +10,8 @@ from consilience.planning import Constants, Links, Roads, demand_of
 from consilience.planning.prediction import BETWEEN_CHUNKS, per_draw
 from consilience.planning.sizes import FAMILIES, SIZES, predict_size
 
+from ..halves import checkerboard
+
 
 @pytest.mark.parametrize("agents", [16, 64, 256])
 @pytest.mark.parametrize("family", FAMILIES)
@@ -38,8 +40,7 @@ def test_the_largest_has_a_million_agents():
     assert FAMILIES["ring"](SIZES[-1]).averaging_rounds > SIZES[-1] / 2
 
 
-@pytest.mark.parametrize("sampler", [cs.mala(), cs.dmala()], ids=lambda sampler: sampler.name)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(("family", "sampler"), checkerboard([*FAMILIES], [cs.mala(), cs.dmala()]))
 def test_a_draw_costs_what_it_does_agent_by_agent(family, sampler):
     """Nearly: agents below the root have children, too. Messages are too short to wait for TCP."""
     latency, bandwidth, gradient = 0.005, 20e6, 1e-3

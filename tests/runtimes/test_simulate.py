@@ -42,8 +42,8 @@ def sample(sampler, network, **options):
     return cs.sample(TARGET.posterior, shards, network, sampler, **options)
 
 
-# Each of these is, but for a line or two, one that is tried: desgld, diging, mala.
-LIKE_OTHERS = ("desghmc", "extra", "hmc")
+# Each of these is, but for a line or two, one that is tried: desgld, or nuts.
+LIKE_OTHERS = ("desghmc", "diging", "extra", "hmc", "mala")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ may be missing, and an API that is gone must break what stands on it and not `im
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import os
 import re
@@ -277,24 +278,31 @@ def write_compiled_code_whole() -> None:
     LRUCache.put = put  # type: ignore[method-assign]
 
 
+@cache
 def keep_compiled_callers_of_python() -> None:
     """Let jax's compilation cache keep programs that call Python, too, as every peer's does.
 
     API: compile_or_get_cached of jax._src.compiler, private, and host_callbacks of the client's `compile_and_load` and
     `deserialize_executable`. A program names its callbacks by their numbers alone, and those of this process are handed
     over when it is loaded, so what is found calls what it would call if it were compiled here.
-    Seen to work: jax 0.10.2 and 0.12.0.
+    Seen to work: jax 0.10.2. From 0.11.2 on jax does so by itself, and is left alone.
     Without it: every start of `consilience peer` compiles for some seconds. Where it is gone, no code is kept
     (_compiled.py).
     """
-    from jax._src import compiler
+    from jax._src import compilation_cache, compiler
 
+    callbacks = "host_callbacks"
+    if callbacks in inspect.signature(compilation_cache.get_executable_and_time).parameters:
+        return
     of_jax = compiler.compile_or_get_cached
+    if [*inspect.signature(of_jax).parameters][4] != callbacks:
+        raise AttributeError(f"jax {jax.__version__} has its programs' callbacks elsewhere.")
 
     def compile_or_get_cached(
         client: Any, program: Any, devices: Any, options: Any, callbacks: Sequence[Any], *others: Any, **named: Any
     ) -> Any:
-        if callbacks:  # of such programs jax keeps none
+        # Of such programs jax keeps none; nor may hosts share them, who have callbacks of their own.
+        if callbacks and not jax.config.jax_share_binary_between_hosts:  # type: ignore[attr-defined]
             client, callbacks = _ClientWithCallbacks(client, callbacks), ()
         return of_jax(client, program, devices, options, callbacks, *others, **named)
 
@@ -313,8 +321,8 @@ class _ClientWithCallbacks:
     def compile_and_load(self, *arguments: Any, **named: Any) -> Any:
         return self._client.compile_and_load(*arguments, **named, host_callbacks=self._callbacks)
 
-    def deserialize_executable(self, *arguments: Any) -> Any:
-        return self._client.deserialize_executable(*arguments, host_callbacks=self._callbacks)
+    def deserialize_executable(self, *arguments: Any, **named: Any) -> Any:
+        return self._client.deserialize_executable(*arguments, **named, host_callbacks=self._callbacks)
 
 
 # --- jax: errors ---------------------------------------------------------------------------------------

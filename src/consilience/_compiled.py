@@ -44,6 +44,8 @@ def keep_compiled_code() -> None:
     nobody else, nothing is kept; who has named one is told why.
     """
     if getattr(jax.config, FOLDER) is not None:
+        with suppress(ImportError, AttributeError):  # another jax
+            keep_compiled_callers_of_python()
         return
     try:
         folder = compiled_folder()

@@ -6,10 +6,10 @@ from consilience.peering.meeting import (
     common_base,
     digest_of,
     given_up_by_most,
-    has_heard_of_all,
     is_here,
     is_ready,
     next_epoch,
+    phase_before,
 )
 from consilience.peering.status import differences
 from consilience.runtimes.peers.board import Card
@@ -91,6 +91,7 @@ def test_an_agent_started_again_is_ready_only_when_it_knows_what_the_others_are_
     """Ready for epoch 1 before their cards had come, it would take those who run epoch 1 for newcomers like itself."""
     others = {name: card(name, epoch=1, phase="running") for name in "bc"}
     for known in ({}, {"b": others["b"]}):
-        assert not has_heard_of_all({"a": card("a"), **known}, "abc")
-    assert has_heard_of_all({"a": card("a"), **others}, "abc")
+        assert phase_before(True, {"a": card("a"), **known}, "abc") == "joining"
+    assert phase_before(True, {"a": card("a"), **others}, "abc") == "ready"
+    assert phase_before(False, {"a": card("a"), **others}, "abc") == "joining"
     assert next_epoch(card("a", phase="joining"), [*others.values()], 1, has_met=False) == 2

@@ -30,7 +30,7 @@ every_method = pytest.mark.parametrize("name", NAMES)
 
 
 def every_second(first):
-    """Mark the other methods for soak."""
+    """Try every second method, from this one on; the others are for soak."""
     cases = [pytest.param(name, marks=[pytest.mark.soak] * ((k + first) % 2)) for k, name in enumerate(NAMES)]
     return pytest.mark.parametrize("name", cases)
 

@@ -29,13 +29,13 @@ def next_epoch(own: Card, others: Sequence[Card], floor: int, has_met: bool) -> 
     return max([floor, *(card.epoch for card in others)])
 
 
-def has_heard_of_all(cards: Mapping[str, Card], names: Iterable[str]) -> bool:
-    """Tell whether every agent's card has come, without which one must not say that it is ready.
+def phase_before(linked: bool, cards: Mapping[str, Card], names: Iterable[str]) -> str:
+    """Return what an agent says of itself before an epoch: ready, when its links are up and every card has come.
 
     Links come up before cards do. One that is started again, and ready for epoch 1 before it knows that the others are
     running epoch 1, would take them for agents that had begun because of it (`next_epoch`).
     """
-    return all(name in cards for name in names)
+    return "ready" if linked and all(name in cards for name in names) else "joining"
 
 
 def is_here(card: Card, without: str, mask: bool) -> bool:

@@ -37,10 +37,10 @@ from .meeting import (
     common_base,
     digest_of,
     given_up_by_most,
-    has_heard_of_all,
     is_here,
     is_ready,
     next_epoch,
+    phase_before,
 )
 from .segment import Meeting, Segment, Stopped, Task, finished, given_up, is_connected, segment_folder
 from .status import Meter, differences, status_of
@@ -200,7 +200,7 @@ class Member:
             linked = all(self._alive[name] for name in self.place.neighbors if name in segment.names)
             says: dict[str, Any] = {
                 "epoch": epoch,
-                "phase": "ready" if linked and has_heard_of_all(cards, segment.names) else "joining",
+                "phase": phase_before(linked, cards, segment.names),
                 "bases": segment.store.bases,
                 "attempt": max([self._attempt, *(card.attempt for card in others)]),
                 "without": tuple(sorted({*own.without, *segment.without})),

@@ -235,7 +235,7 @@ class Board:
     def greet(self, neighbor: str) -> None:
         """Show all cards to a neighbour that has just come."""
         with self._lock:
-            cards = list(self._raw.values())
+            cards = list(self._raw.values())  # its own first: what it is at now goes before what it has heard
         for raw in cards:
             self._later(neighbor, raw)
 

@@ -6,13 +6,14 @@ from itertools import product
 import pytest
 
 
-def checkerboard(*axes):
+def checkerboard(*axes, first=0):
     """Return all combinations of values, every second one marked soak, as squares of a checkerboard are black.
 
     So every value of every axis is in either half, and so is every pair of two axes where there are three.
 
     Args:
       axes: values by their names, or values that have names.
+      first: 1 for the other half.
     """
     cases = []
     named = [
@@ -20,7 +21,7 @@ def checkerboard(*axes):
     ]
     for places in product(*(range(len(axis)) for axis in named)):
         names, values = zip(*(axis[place] for axis, place in zip(named, places, strict=True)), strict=True)
-        marks = [pytest.mark.soak] * (sum(places) % 2)
+        marks = [pytest.mark.soak] * ((sum(places) + first) % 2)
         cases.append(pytest.param(*values, marks=marks, id="-".join(names)))
     return cases
 

@@ -291,11 +291,11 @@ def keep_compiled_callers_of_python() -> None:
     """
     from jax._src import compilation_cache, compiler
 
-    callbacks = "host_callbacks"
-    if callbacks in inspect.signature(compilation_cache.get_executable_and_time).parameters:
+    name = "host_callbacks"
+    if name in inspect.signature(compilation_cache.get_executable_and_time).parameters:
         return
     of_jax = compiler.compile_or_get_cached
-    if [*inspect.signature(of_jax).parameters][4] != callbacks:
+    if [*inspect.signature(of_jax).parameters][4] != name:
         raise AttributeError(f"jax {jax.__version__} has its programs' callbacks elsewhere.")
 
     def compile_or_get_cached(

@@ -18,6 +18,7 @@ from consilience.experiments.targets import linear_regression
 from consilience.posterior import Layout, LocalLogDensity, stack_shards
 from consilience.runtimes.traffic import Traffic
 
+from ..halves import checkerboard
 from ..statistical import assert_caught, assert_right
 from .harness import draws, draws_after, noise_of, simulation
 from .reference import Regression, extra_step, gossip_langevin, gossip_langevin_law
@@ -27,12 +28,6 @@ TARGET = linear_regression(5)
 SD = np.sqrt(np.diag(TARGET.covariance))
 NAMES = ("desgld", "desghmc", "diging", "extra")
 every_method = pytest.mark.parametrize("name", NAMES)
-
-
-def every_second(first):
-    """Try every second method, from this one on; the others are for soak."""
-    cases = [pytest.param(name, marks=[pytest.mark.soak] * ((k + first) % 2)) for k, name in enumerate(NAMES)]
-    return pytest.mark.parametrize("name", cases)
 
 
 def settings(name, step_size):
@@ -131,7 +126,7 @@ def test_the_network_mean_samples_the_posterior_as_the_step_vanishes(name, netwo
     assert off[1][1] < max(off[0][1] / 8, 1e-4)
 
 
-@every_second(1)
+@pytest.mark.parametrize("name", checkerboard(NAMES, first=1))
 def test_the_variance_of_the_network_mean_at_a_small_step(name):
     """The law is within 0.022 of the posterior's; 800 chains × 3 parameters have a sd of 0.03."""
     step_size = 0.01 if name == "desghmc" else 0.001
@@ -156,7 +151,7 @@ def test_the_library_has_the_law_of_the_numpy_step(name):
         assert_right(lambda seed, agent=agent: found(seed)[agent : agent + 1], expected)
 
 
-@every_second(0)
+@pytest.mark.parametrize("name", checkerboard(NAMES))
 def test_the_statistical_helper_catches_agents_and_their_mean_at_a_moderate_step(name):
     step_size = 0.03 if name == "desghmc" else 0.01
     found = draws_after(TARGET, RING, sampler(name, step_size), steps=100, seed=0, chains=2000)
@@ -199,7 +194,7 @@ def test_minibatch_gradients_are_unbiased(agent):
     np.testing.assert_array_less(np.abs(found.mean(axis=0) - truth), 5 * found.std(axis=0) / np.sqrt(len(found)))
 
 
-@every_second(0)
+@pytest.mark.parametrize("name", checkerboard(NAMES))
 def test_minibatches_add_noise(name):
     """Small steps of all data and of one example each: the second has the larger variance, of the network mean too."""
     variance = {}

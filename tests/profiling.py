@@ -17,6 +17,8 @@ from pathlib import Path
 import jax
 import pytest
 
+from . import forks
+
 VARIABLE = "CONSILIENCE_PROFILE"
 PHASES = {
     "/jax/core/compile/jaxpr_trace_duration": "tracing",
@@ -45,7 +47,7 @@ class Meter:
         return {
             "wall": time.perf_counter(),
             "cpu": own.ru_utime + own.ru_stime,
-            "children": children.ru_utime + children.ru_stime,
+            "children": children.ru_utime + children.ru_stime + sum(forks.SPENT),
         }
 
     def read(self) -> dict[str, float]:

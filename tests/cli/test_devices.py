@@ -2,8 +2,9 @@
 
 import json
 import re
-import subprocess
 import sys
+from itertools import count
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,9 +13,11 @@ from typer.testing import CliRunner
 import consilience as cs
 from consilience.cli.app import app
 
+from ..forks import Forked
 from ..patience import PATIENCE
 from ..peers.crew import free_ports
 
+STARTED = count()
 MODEL = """
 import jax.numpy as jnp
 import numpy as np
@@ -62,10 +65,9 @@ def command(*words):
 
 
 def started(*words):
-    program = "from consilience.runtimes import bar, engine; bar.LINE_SECONDS, engine.CHUNK_SECONDS = 0, 0.1; "
-    program += "from consilience.cli import main; main()"
-    line = [sys.executable, "-c", program, "run", "run.toml", "--no-report", *words]
-    return subprocess.Popen(line, stdout=-1, stderr=-1, text=True)
+    number = next(STARTED)
+    files = (Path(f"said-{number}.out"), Path(f"said-{number}.err"))
+    return Forked(f"{__package__}.host", ["run", "run.toml", "--no-report", *words], Path(), *files)
 
 
 def test_on_two_devices_as_without(folder):
@@ -111,7 +113,7 @@ def both(words, second=()):
     finally:
         for process in processes:
             process.kill()
-            process.communicate()
+            process.wait()
 
 
 def test_what_only_the_first_host_can_refuse_ends_both(folder):
@@ -143,8 +145,8 @@ def test_two_hosts_of_which_one_dies(folder):
     first, second = (started(*line, str(host)) for host in range(2))
     errors, reported = "", 0
     try:
-        for said in first.stderr:
-            errors += said
+        for said in first.errors():
+            errors += f"{said}\n"
             report = re.search(r"dmala: ([\d,]+) of 100,000 iterations", said)
             if report is not None:
                 reported = int(report[1].replace(",", ""))
@@ -153,7 +155,7 @@ def test_two_hosts_of_which_one_dies(folder):
     finally:
         for process in (first, second):
             process.kill()
-            process.communicate()
+            process.wait()
     assert reported > 0, errors
     assert first.returncode == 1 and out == ""
     assert "another one has gone" in errors and "--resume --devices cluster --coordinator" in errors

@@ -1,7 +1,5 @@
 """One contract for all twins of `Neighbors`: lanes of one array, devices of a mesh, processes that talk over Zenoh."""
 
-import subprocess
-import sys
 from functools import partial
 
 import jax
@@ -15,6 +13,7 @@ from consilience.runtimes.devices.placement import Wiring, wire
 from consilience.runtimes.lanes import LaneNeighbors
 from consilience.runtimes.peers.certificates import Authority
 
+from ..forks import Forked
 from ..patience import PATIENCE
 from ..peers.crew import free_ports
 from .contract import CASES, NETWORK, ROOT, SAME_EVERYWHERE, SIZE, of_agents
@@ -55,21 +54,16 @@ def on_peers(folder):
         (folder / f"agent{index}.crt").write_bytes(certificate)
     ports = ",".join(map(str, free_ports(SIZE)))
     workers = [
-        subprocess.Popen(
-            [sys.executable, "-m", f"{__package__}.peer_worker", str(folder), str(index), ports],
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        Forked(f"{__package__}.peer_worker", [folder, index, ports], folder, folder / f"agent{index}.out")
         for index in range(SIZE)
     ]
     try:
-        for worker in workers:
-            _, errors = worker.communicate(timeout=PATIENCE)
-            assert worker.returncode == 0, errors
+        for index, worker in enumerate(workers):
+            assert worker.wait(PATIENCE) == 0, (folder / f"agent{index}.out").read_text()
     finally:
         for worker in workers:
             worker.kill()
-            worker.communicate()
+            worker.wait()
     found = [dict(np.load(folder / f"agent{index}.npz")) for index in range(SIZE)]
     counts = {name: sum(key.startswith(f"{name}/") for key in found[0]) for name in CASES}
     return {

@@ -2,10 +2,7 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from contextlib import contextmanager
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -13,32 +10,34 @@ import pytest
 
 import consilience as cs
 
+from ..forks import Forked
 from ..patience import PATIENCE
 from ..peers.crew import free_ports
 from .host import NETWORK
 from .problem import sample
 
-ROOT = Path(__file__).parents[2]
 DRAWS = 150
 ENDLESS = 100_000  # draws, more than there is time for
 
 
 @contextmanager
-def hosts(count, jobs=None, **job):
-    """So many processes with one job; `jobs`: what differs between them."""
+def hosts(folder, count, jobs=None, **job):
+    """Start so many processes with one job, what they say in `folder`; `jobs`: what differs between them."""
     port = free_ports(1)[0]
     each = [
         {"host": k, "hosts": count, "port": port, "draws": DRAWS, **job, **(jobs or [{}] * count)[k]}
         for k in range(count)
     ]
-    command = [sys.executable, "-m", f"{__package__}.host"]
-    started = [subprocess.Popen([*command, json.dumps(one)], stdout=-1, stderr=-1, text=True, cwd=ROOT) for one in each]
+    started = [
+        Forked(f"{__package__}.host", [json.dumps(one)], folder, folder / f"{port}-{k}.out", folder / f"{port}-{k}.err")
+        for k, one in enumerate(each)
+    ]
     try:
         yield started
     finally:
         for process in started:
             process.kill()
-            process.communicate()
+            process.wait()
 
 
 def ends(processes):
@@ -55,7 +54,7 @@ def draws_of(folder):
 def shared(request, tmp_path_factory):
     """A run of two processes, nobody killed: its sampler, its folder, and what the processes said."""
     out = tmp_path_factory.mktemp("shared") / "run"
-    with hosts(2, name=request.param, out=str(out)) as processes:
+    with hosts(out.parent, 2, name=request.param, out=str(out)) as processes:
         return request.param, out, ends(processes)
 
 
@@ -87,13 +86,9 @@ def test_a_killed_host_costs_nothing_that_was_reported(shared, tmp_path):
     name, undisturbed, _ = shared
     victim = 0 if name == "nuts" else 1
     out = tmp_path / "run"
-    with hosts(2, name=name, out=str(out), draws=ENDLESS, chunk=10) as processes:
-        reported = 0
-        while not reported:
-            line = processes[0].stderr.readline()
-            assert line, processes[0].communicate()
-            if line.startswith("drawn"):
-                reported = int(line.split()[1])
+    with hosts(tmp_path, 2, name=name, out=str(out), draws=ENDLESS, chunk=10) as processes:
+        drawn = (line for line in processes[0].errors() if line.startswith("drawn"))
+        reported = int(next(drawn).split()[1])
         processes[victim].kill()
         _, _, code = ends([processes[1 - victim]])[0]
         assert code != 0
@@ -103,7 +98,7 @@ def test_a_killed_host_costs_nothing_that_was_reported(shared, tmp_path):
     if draws > DRAWS:  # the machine is fast, or this process was late: what was left alone has to be longer, too
         undisturbed = shutil.copytree(undisturbed, tmp_path / "undisturbed")
     for folder in (out, undisturbed)[: 1 + (draws > DRAWS)]:
-        with hosts(2, name=name, out=str(folder), draws=draws) as processes:
+        with hosts(tmp_path, 2, name=name, out=str(folder), draws=draws) as processes:
             said = ends(processes)
             assert [code for *_, code in said] == [0, 0], said
     assert len(draws_of(out)) == draws
@@ -117,7 +112,7 @@ def test_a_run_goes_on_with_other_hosts(shared, tmp_path):
     out = tmp_path / "run"
     for devices, draws in (([1, 1], 30), ([1, 2, 1], 60), ([2], DRAWS)):
         jobs = [{"devices": own} for own in devices]
-        with hosts(len(jobs), jobs, name=name, out=str(out), draws=draws) as processes:
+        with hosts(tmp_path, len(jobs), jobs, name=name, out=str(out), draws=draws) as processes:
             said = ends(processes)
             assert [code for *_, code in said] == [0] * len(jobs), said
     np.testing.assert_allclose(draws_of(out), draws_of(undisturbed), rtol=0, atol=1e-8)
@@ -138,7 +133,7 @@ def test_a_run_goes_on_with_other_hosts(shared, tmp_path):
 def test_what_one_host_refuses_stops_all(jobs, message, tmp_path):
     folders = [job.get("out", "run") for job in jobs]
     jobs = [{**job, "out": folder and str(tmp_path / folder)} for job, folder in zip(jobs, folders, strict=True)]
-    with hosts(2, jobs, name="dmala") as processes:
+    with hosts(tmp_path, 2, jobs, name="dmala") as processes:
         said = ends(processes)
     assert all(code != 0 and message.split(" there")[0][:20] in errors for _, errors, code in said), said
     assert any(message in errors for _, errors, _ in said), said

@@ -14,11 +14,14 @@ from itertools import count
 from pathlib import Path
 
 import numpy as np
+from typer.testing import CliRunner
 
 import consilience as cs
+from consilience.cli.app import app
 from consilience.network import network_from_spec
 from consilience.results.store import read_checkpoint
 
+from ..forks import Forked
 from ..patience import PATIENCE
 
 MODEL = '''
@@ -51,9 +54,7 @@ seed = 5
 x64 = true
 """
 PROGRAM = [sys.executable, "-c", "from consilience.cli import main; main()"]
-AGENT, HELD, STEADY = (
-    [sys.executable, str(Path(__file__).with_name(name))] for name in ("agent.py", "held.py", "steady.py")
-)
+AGENT, HELD, STEADY = (f"{__package__}.{name}" for name in ("agent", "held", "steady"))
 
 
 # Below what systems give to outgoing connections: one of those could take a port between here and its use.
@@ -88,7 +89,7 @@ class Crew:
 
     Args:
       settings: what `consilience init` is told besides.
-      program: what agents are started by.
+      program: the module that agents run.
       sampler: its name; mala is compiled soonest.
     """
 
@@ -113,20 +114,17 @@ class Crew:
         lengths = {"num_samples": num_samples, "num_warmup": num_warmup}
         (self.folder / "run.toml").write_text(RUN.format(sampler=sampler, **lengths))
         hosts = ",".join(f"127.0.0.1:{port}" for port in self.ports)
-        done = command(
-            *("init", "peers", "--network", network, "--hosts", hosts, "--file", "run.toml", *settings), cwd=self.folder
-        )
-        assert done.returncode == 0, done.stderr
+        words = ["init", "peers", "--network", network, "--hosts", hosts, "--file", "run.toml", *settings]
+        with contextlib.chdir(self.folder):
+            done = CliRunner().invoke(app, words)
+        assert done.exit_code == 0, done.output
         self.processes = {}
 
     def start(self, *names, options=()):
         """Start agents, all if none is named."""
         for name in names or self.names:
             words = ["peer", f"peers/{name}/agent.toml", "--data", f"regression:{self.rows}", *options]
-            with (self.folder / f"{name}.out").open("ab") as out:
-                self.processes[name] = subprocess.Popen(
-                    [*self.program, *words], cwd=self.folder, stdout=out, stderr=out, start_new_session=True
-                )
+            self.processes[name] = Forked(self.program, words, self.folder, self.folder / f"{name}.out")
         return self
 
     def finish(self, seconds=PATIENCE):

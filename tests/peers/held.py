@@ -7,12 +7,12 @@ named hold where it was started.
 import time
 from pathlib import Path
 
-from agent import main  # the file beside this one: no summary
-
 from consilience.peering import member
 from consilience.peering.segment import Segment
 from consilience.results import store
 from consilience.runtimes.engine import Engine
+
+from .agent import main  # no summary
 
 CHUNK = 20  # draws
 LAST = 3 * CHUNK

@@ -3,9 +3,9 @@
 Agents say a few words to each other before every chunk, and those are part of the traffic.
 """
 
-from agent import main  # the file beside this one: no summary
-
 from consilience.runtimes import engine
+
+from .agent import main  # no summary
 
 assert engine.CHUNK_SECONDS > 0, "how long a chunk lasts is said elsewhere now: set it there"
 engine.CHUNK_SECONDS = 1e6

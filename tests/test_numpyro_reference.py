@@ -79,7 +79,7 @@ DATA = data()
 # Unequal shards, all of one agent's groups shared with others.
 SHARDS = cs.shard(DATA, 4, by=[range(20), range(20, 50), range(50, 85), range(85, ROWS)])
 MODELS = [linear, logistic, hierarchical, poisson, mixture]
-LONG = (linear, mixture)
+LONG = (linear, logistic, mixture)
 
 
 def over_the_network(model, seed):

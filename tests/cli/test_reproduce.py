@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from consilience.cli import reproduce as command
 from consilience.cli.app import app
-from consilience.experiments import boston, data, gmm, images, mnist_partial, mnist_ring, reproduction
+from consilience.experiments import bnn, boston, data, gmm, images, mnist_partial, mnist_ring, reproduction
 from consilience.experiments.catalogue import EXPERIMENTS
 from consilience.experiments.record import Record
 from consilience.experiments.summary import method_cells
@@ -43,7 +43,7 @@ def small(monkeypatch):
     monkeypatch.setattr(gmm, "CELLS", 101)
 
 
-SLOW = {"mnist-partial": mnist_partial, "mnist-ring": mnist_ring, "boston": boston}  # to compile
+SLOW = {"mnist-partial": mnist_partial, "mnist-ring": mnist_ring, "boston": boston, "bnn": bnn}  # to compile
 
 
 @pytest.mark.parametrize(
@@ -73,13 +73,14 @@ def test_an_experiment_gives_a_record_a_figure_and_a_page(name, tmp_path, small,
 @pytest.mark.parametrize("name", SLOW)
 def test_an_experiment_is_conducted_and_drawn(name, tmp_path, small, monkeypatch):
     """With samplers that compile quickly in the place of exact ones, and without the report on their runs."""
-    for heavy in ("NUTS", "DMALA"):
-        monkeypatch.setattr(SLOW[name], heavy, lambda: DULA(1e-7))
+    for heavy in {"NUTS", "HMC", "DMALA"} & vars(SLOW[name]).keys():
+        monkeypatch.setattr(SLOW[name], heavy, lambda **_: DULA(1e-7))
     monkeypatch.setattr(page, "report", Mock())
     record = reproduction.reproduce(EXPERIMENTS[name], reproduction.Options(seeds=2, out=tmp_path, quick=True))
-    assert [row.name for row in record.rows][:3] == ["centralized HMC", "published", "D-ULA"]
-    assert all(np.isfinite(row.scores[column]).all() for row in record.rows for column in record.columns)
-    assert {claim.holds for claim in record.claims} == {None}
+    assert {row.name for row in record.rows} >= {"centralized HMC", "published", "D-ULA"}
+    assert all(np.isfinite(values).all() for row in record.rows for values in row.scores.values())
+    assert {column for row in record.rows for column in row.scores} >= set(record.columns)
+    assert {claim.holds for claim in record.claims} <= {None}
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
     assert list(page.report.call_args.args[0]) == [row.name for row in record.rows]
 

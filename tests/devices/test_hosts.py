@@ -82,6 +82,7 @@ def test_every_host_loads_the_data_of_its_own_agents_and_has_all_draws_at_the_en
     assert "drawn" in said[0][1] and "drawn" not in said[1][1]  # one bar
 
 
+@pytest.mark.soak  # the command's own test kills one of two, by dmala (cli/test_devices.py)
 def test_a_killed_host_costs_nothing_that_was_reported(shared, tmp_path):
     name, undisturbed, _ = shared
     victim = 0 if name == "nuts" else 1

@@ -16,6 +16,7 @@ from consilience.runtimes import engine, simulate
 from consilience.runtimes.lanes import AGENTS, LaneNeighbors
 from consilience.runtimes.traffic import Traffic
 
+from ..halves import checkerboard
 from ..samplers.harness import simulation
 
 RING = cs.Network.ring(5)
@@ -46,17 +47,32 @@ def sample(sampler, network, **options):
 LIKE_OTHERS = ("desghmc", "extra", "hmc", "mala")
 
 
-@pytest.mark.parametrize(
-    ("sampler", "network"),
-    [pytest.param(*case, marks=[pytest.mark.soak] * (name in LIKE_OTHERS), id=name) for name, case in SAMPLERS.items()],
-)
+def half(first):
+    """Try every second sampler, from this one on; in make soak the rest, and those that are like others."""
+    ours = [name for name in SAMPLERS if name not in LIKE_OTHERS]
+    others = [pytest.param(name, marks=pytest.mark.soak) for name in LIKE_OTHERS]
+    return pytest.mark.parametrize("name", [*checkerboard(ours, first=first), *others])
+
+
+@pytest.fixture
+def sampler(name):
+    return SAMPLERS[name][0]
+
+
+@pytest.fixture
+def network(name):
+    return SAMPLERS[name][1]
+
+
 class TestDraws:
+    @half(0)
     def test_the_same_seed_gives_the_same_draws_and_another_does_not(self, sampler, network):
         one, same, other = (sample(sampler, network, num_chains=2, seed=s).draws for s in (3, 3, 4))
         np.testing.assert_array_equal(one, same)
         assert not np.array_equal(one, other)
         assert not np.array_equal(one[:, 0], one[:, 1])  # chains differ
 
+    @half(1)
     def test_however_a_run_is_cut_up_its_draws_are_the_same_to_the_bit(self, sampler, network):
         whole = simulation(TARGET, network, sampler, chains=2).advance(230, 1)
         cut = simulation(TARGET, network, sampler, chains=2)
@@ -66,6 +82,7 @@ class TestDraws:
             np.testing.assert_array_equal(np.concatenate([c.stats[name] for c in chunks]), values)
         assert sum((c.traffic for c in chunks), Traffic()) == whole.traffic
 
+    @half(0)
     def test_thinning_and_warm_up_drop_draws_and_change_none(self, sampler, network):
         every = sample(sampler, network, num_samples=50)
         some = sample(sampler, network, num_samples=8, num_warmup=10, thin=5)
@@ -77,11 +94,13 @@ class TestDraws:
             expected = kept[..., -1] if name == "disagreement" else kept.mean(axis=-1)  # that is of the draw itself
             np.testing.assert_allclose(values, expected, rtol=1e-5)
 
+    @half(1)
     def test_a_chain_does_not_depend_on_how_many_run_beside_it(self, sampler, network):
         two = sample(sampler, network, num_chains=2).draws
         three = sample(sampler, network, num_chains=3).draws
         np.testing.assert_allclose(two, three[:, :2], rtol=1e-4, atol=1e-5)
 
+    @half(0)
     def test_neither_length_nor_settings_nor_seed_compile_anything_anew(self, sampler, network, compilations):
         sample(sampler, network, num_warmup=1)
         compilations.clear()
@@ -92,6 +111,7 @@ class TestDraws:
         sample(sampler, network, num_chains=7)
         assert compilations  # the listener listens
 
+    @half(1)
     def test_ranks_and_dtypes_are_not_promoted_silently(self, sampler, network):
         blackjax_s = sampler.replicated  # and not strict with itself
         strict = nullcontext() if blackjax_s else jax.numpy_dtype_promotion("strict")
@@ -99,6 +119,7 @@ class TestDraws:
             run = sample(sampler, network, num_chains=2)
         assert run.draws.dtype == np.float32
 
+    @half(0)
     def test_a_kernel_is_blackjax_s_pair(self, sampler, network):
         """init and step, for one agent, without any runtime."""
         shard = jax.tree.map(lambda leaf: leaf[0], simulation(TARGET, network, sampler).inputs.shards)
@@ -111,6 +132,7 @@ class TestDraws:
         assert state.iteration == 1
         assert all(jnp.ndim(value) == 0 for value in info)
 
+    @half(1)
     def test_float64_stays_float64(self, sampler, network):
         with jax.enable_x64(True):
             run = sample(sampler, network, init=np.zeros(3))

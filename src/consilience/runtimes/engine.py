@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..network import Network
-from ..posterior import check_start
+from ..posterior import StartValues, check_start
 from .fingerprint import fingerprint
 from .lanes import Exchange
 from .loop import (
@@ -128,13 +128,15 @@ class Engine:
         return trace(self.model, self.inputs, positions, self._charge_start, self._read_off)
 
     def _compile(self) -> Compiled:
-        values = partial(start_values_all, self.model)
         start, move = self._to_compile()
+
+        def start_and_values(inputs: Inputs, positions: jax.Array) -> tuple[Any, StartValues]:
+            return start(inputs, positions), start_values_all(self.model, inputs, positions)
+
         advance = partial(advance_all, self.program.buffer, self.program.block, self.model, move)
         arguments = (self.inputs, self.state, self.moments, *(np.int32(1),) * 3)
         return Compiled(
-            self._jitted("start", start).lower(self.inputs, self._positions).compile(),
-            self._jitted("values", values).lower(self.inputs, self._positions).compile(),
+            self._jitted("start", start_and_values).lower(self.inputs, self._positions).compile(),
             self._jitted("advance", advance, donate_argnums=(1, 2)).lower(*arguments).compile(),
         )
 
@@ -167,15 +169,15 @@ class Engine:
 
     # --- the run -----------------------------------------------------------------------------------------
 
-    def check_start(self) -> None:
-        """Refuse a start at which an agent's density is not finite: nothing is sent for that."""
-        check_start(*map(np.asarray, self._compiled.values(self.inputs, self._positions)))
-
     def begin(self) -> None:
-        """Go to the start."""
-        self.state = self._compiled.start(self.inputs, self._positions)
+        """Go to the start, unless an agent's density is not finite there."""
+        self.state, values = self._compiled.start(self.inputs, self._positions)
+        self._check_start(values)
         if self.moments is not None:
             self.moments = nothing_accumulated(self.moments)
+
+    def _check_start(self, values: StartValues) -> None:
+        check_start(*map(np.asarray, values))
 
     def _charge_start(self, exchanges: list[Exchange]) -> None:
         """Count what the agents sent before their first iteration."""
@@ -310,7 +312,6 @@ def trace(model: Model, inputs: Inputs, positions: jax.Array, *observe: Callable
 
 class Compiled(NamedTuple):
     start: Any
-    values: Any
     advance: Any
 
 

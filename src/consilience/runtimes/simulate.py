@@ -58,7 +58,6 @@ class Simulation(Engine):
         inputs = lane_inputs(network, sampler, shards, chain_keys(key, len(positions)))
         model = Model(posterior, layout, lane_link(one_copy), one_copy, view, averaged, watched)
         super().__init__(network, model, inputs, positions, 1 if one_copy else network.size)
-        self.check_start()
         self.begin()
 
 

@@ -22,7 +22,7 @@ from jax import lax
 from ..._compat import on_every_device
 from ..._types import Key
 from ...network import Network
-from ...posterior import Layout, Posterior, Shard, check_start
+from ...posterior import Layout, Posterior, Shard, StartValues, check_start
 from ...posterior.view import View
 from ...samplers import Sampler
 from ..engine import Compiled, Engine, Traced, trace
@@ -99,7 +99,6 @@ class DeviceMesh(Engine):
         self.first_copy = 0 if one_copy else arrays.own.start
         codes = self.hosts.gather(self.code)
         self.hosts.together(lambda: _check_alike(codes))  # or they would wait for each other for ever
-        self.hosts.together(self.check_start)
         self.begin()
 
     def _trace(self, positions: jax.Array) -> Traced:
@@ -151,8 +150,7 @@ class DeviceMesh(Engine):
             watched=None if self.model.watched is None else of_draws,
         )
         return Compiled(
-            start=((inputs, alike), state),
-            values=((inputs, alike), spec(1)),
+            start=((inputs, alike), (state, spec(1))),
             advance=((inputs, state, moments, alike, alike, alike), (state, moments, kept)),
         )
 
@@ -166,9 +164,8 @@ class DeviceMesh(Engine):
     def _put(self, values: np.ndarray, like: Any) -> jax.Array:
         return self.arrays.put_agents(values, axis_of(like))
 
-    def check_start(self) -> None:
-        found = self._compiled.values(self.inputs, self._positions)
-        check_start(*map(self._read, found), first=self.arrays.own.start)
+    def _check_start(self, values: StartValues) -> None:
+        self.hosts.together(lambda: check_start(*map(self._read, values), first=self.arrays.own.start))
 
     def iterations_at_once(self) -> int:
         return self.hosts.of_first(super().iterations_at_once())

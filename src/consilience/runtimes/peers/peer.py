@@ -6,6 +6,8 @@ is sent is counted as it is.
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,7 +19,7 @@ from ...posterior import Layout, Posterior, Shard
 from ...posterior.view import View
 from ...samplers import Sampler
 from ..engine import Engine
-from ..loop import Inputs, Model
+from ..loop import Inputs, Model, start_values_all
 from ..simulate import chain_keys
 from ..traffic import Traffic
 from .collectives import Collectives
@@ -64,6 +66,10 @@ class Peer(Engine):
         """Other random numbers from here on: agents that took different turns would take them again."""
         key = jax.random.fold_in(self._key, attempt) if attempt else self._key
         self.inputs = self.inputs._replace(chain_keys=chain_keys(key, self.chains))
+
+    def check_start(self) -> None:
+        """Refuse a start at which this agent's density is not finite; nothing is sent for that."""
+        self._check_start(jax.jit(partial(start_values_all, self.model))(self.inputs, self._positions))
 
     def begin(self) -> None:
         """Go to the start, the root's: other machines may round theirs otherwise."""

@@ -3,8 +3,8 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-# Some tests wait for processes that they have started: one worker more than two cores.
-PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist worksteal
+# As many as there are cores: one more, and compiled loops that share a core take three times as long.
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-fast test-profile soak mutants lint format docs lock clean docs-experiments

@@ -1,4 +1,4 @@
-"""consilience: organisations that may not pool their data sample one Bayesian posterior together."""
+"""Decentralized Bayesian sampling: organisations that may not pool their data sample one posterior together."""
 
 from .network import Network
 from .posterior import Classification, Posterior, Regression, pool, shard

@@ -1,4 +1,4 @@
-"""Where things are kept that can be had again: downloads, compiled code."""
+"""The cache folder, for downloads and compiled code, and the kind of processor that compiled code is for."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def processor() -> str:
 
 
 def processor_features() -> str:
-    """Return what this machine's processor can do, where the system tells: one name may stand for several kinds."""
+    """Return the feature flags of this machine's processor, where the system tells: kinds may share a name."""
     return _of_processor("flags") or _of_processor("Features")
 
 
 def _of_processor(what: str) -> str:
-    """Return what Linux says of the first processor; nothing on other systems."""
+    """Return an entry of Linux's /proc/cpuinfo for the first processor; nothing on other systems."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""Every hook on a soft API of a dependency: experimental, private, undocumented, or a text that is meant for people.
+"""All uses of unstable APIs of dependencies: experimental, private, undocumented, or texts that are meant for people.
 
 Each function says which API it stands on, with which versions it was seen to work, and what breaks without it. Each has
 a test in tests/test_compat.py, which fails with the version and the name of the function. No other module of the
@@ -45,7 +45,7 @@ def trace_state() -> Any:
 
 
 def jaxpr_text(jaxpr: Any) -> str:
-    """Return the program of a closed jaxpr as text: without colours, and without addresses, which are chance.
+    """Return the program of a closed jaxpr as text, without colours, and without addresses, which vary by chance.
 
     API: pretty_print(use_color=False) of a jaxpr. The text itself is no API: another version of jax prints another.
     Seen to work: jax 0.10.2 and 0.12.0.
@@ -95,7 +95,7 @@ def _is_jaxpr(value: Any) -> bool:
 
 
 def apply_jaxpr(jaxpr: Any, leaves: Sequence[Any]) -> list[Any]:
-    """Return what a closed jaxpr computes from these arrays: what was traced is not traced again.
+    """Return what a closed jaxpr computes from these arrays, without tracing its Python function again.
 
     API: jax.extend.core.jaxpr_as_fun.
     Seen to work: jax 0.10.2 and 0.12.0.
@@ -114,7 +114,7 @@ def callback_for_all_chains(
     shapes: tuple[jax.ShapeDtypeStruct, ...],
     several: int | None = None,
 ) -> Any:
-    """Return `function` as one that compiled code can call; under a `vmap` over chains, once for all of them.
+    """Return `function` as one that compiled code can call, and calls once for all chains under a `vmap` over them.
 
     API: jax.custom_batching.custom_vmap, which must see the batch through `while_loop` and `scan`;
     jax.experimental.buffer_callback on a CPU, whose buffers are written where they are, and jax.pure_callback
@@ -124,8 +124,8 @@ def callback_for_all_chains(
     other (runtimes/peers/neighbors.py).
 
     Args:
-      function: takes a list of arrays, and returns a list with the forms of `shapes`.
-      several: how many such lists it returns instead; their arrays are put together along a first axis.
+      function: takes a list of arrays, and returns a list of arrays with the shapes and dtypes of `shapes`.
+      several: number of such lists that it returns instead of one; their arrays are stacked along a first axis.
     """
     from jax.custom_batching import custom_vmap
     from jax.experimental.buffer_callback import buffer_callback
@@ -167,12 +167,12 @@ def callback_for_all_chains(
 
 
 def _bytes(array: np.ndarray) -> memoryview:
-    """Show the bytes of a contiguous array. To copy them takes half of what an assignment by numpy does."""
+    """Return a view of a contiguous array's bytes, to copy them in half the time of an assignment by numpy."""
     return array.reshape(-1).data.cast("B")
 
 
 def dispatch_synchronously() -> None:
-    """Let a call of compiled code return when that is done, in the whole process; before anything else is computed.
+    """Make calls of compiled code return when it is done, in the whole process; call this before anything is computed.
 
     API: the option jax_cpu_enable_async_dispatch, undocumented. It does not cover code with parallel parts.
     Seen to work: jax 0.10.2 and 0.12.0.
@@ -207,10 +207,10 @@ def callback_errors_unlogged(kind: type[BaseException]) -> Iterator[None]:
 
 
 def device_mesh(devices: Sequence[jax.Device], axis: str) -> jax.sharding.Mesh:
-    """Return a mesh of these devices, in their order, along one axis that compiled code shards by itself.
+    """Return a mesh of these devices, in their order, along one axis that the compiler shards by itself.
 
     API: jax.sharding.Mesh with AxisType.Auto. What axes are when nothing is said has changed between versions, for
-    `jax.make_mesh`, which also takes the liberty to order devices otherwise.
+    `jax.make_mesh`, which may also put devices in another order.
     Seen to work: jax 0.10.2 and 0.12.0.
     Without it: arrays carry their sharding in their types, and what mixes sharded with unsharded ones is refused
     (runtimes/devices/arrays.py, runtimes/hosts.py).
@@ -221,7 +221,7 @@ def device_mesh(devices: Sequence[jax.Device], axis: str) -> jax.sharding.Mesh:
 
 
 def on_every_device(function: Callable[..., Any], mesh: jax.sharding.Mesh, ins: Any, outs: Any) -> Callable[..., Any]:
-    """Return `function` as one that every device of a mesh runs on its own part, as `ins` and `outs` say.
+    """Return `function` as one that every device of a mesh runs on its own part; `ins` and `outs` are partition specs.
 
     API: check_vma=False of jax.shard_map. Whether a value is the same on all devices is not checked, since samplers
     know nothing of devices and their loops start from constants, which count as the same (`lax.pcast` would mend each).
@@ -232,7 +232,7 @@ def on_every_device(function: Callable[..., Any], mesh: jax.sharding.Mesh, ins: 
 
 
 def meet_other_hosts(coordinator: str | None, hosts: int | None, host: int | None, heartbeat_seconds: int) -> None:
-    """Bring the processes of a run together, with None where the cluster tells; raise ValueError where none does.
+    """Connect a run's processes; None leaves an argument to the cluster, and raises ValueError where there is none.
 
     API: the option jax_enable_preemption_service, undocumented, and heartbeat_timeout_seconds of
     jax.distributed.initialize.
@@ -249,7 +249,7 @@ def meet_other_hosts(coordinator: str | None, hosts: int | None, host: int | Non
 
 @cache
 def write_compiled_code_whole() -> None:
-    """Let an entry of jax's compilation cache appear whole or not at all, and a damaged one be replaced.
+    """Make jax write entries of its compilation cache whole or not at all, and replace damaged ones.
 
     API: LRUCache of jax._src.lru_cache, private: its method `put`, its attributes `path` and `eviction_enabled`. jax
     writes an entry where it will be read, and never again.
@@ -301,7 +301,7 @@ def keep_compiled_callers_of_python() -> None:
     def compile_or_get_cached(
         client: Any, program: Any, devices: Any, options: Any, callbacks: Sequence[Any], *others: Any, **named: Any
     ) -> Any:
-        # Of such programs jax keeps none; nor may hosts share them, who have callbacks of their own.
+        # jax keeps no programs with callbacks; nor may hosts share them, since each has callbacks of its own.
         if callbacks and not jax.config.jax_share_binary_between_hosts:  # type: ignore[attr-defined]
             client, callbacks = _ClientWithCallbacks(client, callbacks), ()
         return of_jax(client, program, devices, options, callbacks, *others, **named)
@@ -310,7 +310,7 @@ def keep_compiled_callers_of_python() -> None:
 
 
 class _ClientWithCallbacks:
-    """A client of XLA that hands the callbacks over by itself."""
+    """A client of XLA that adds the callbacks to programs that it compiles or loads."""
 
     def __init__(self, client: Any, callbacks: Sequence[Any]) -> None:
         self._client, self._callbacks = client, callbacks
@@ -329,7 +329,7 @@ class _ClientWithCallbacks:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Tell whether a device had too little memory for what it was to compute.
+    """Tell whether an error says that a device had too little memory for what it was to compute.
 
     API: the text of jax's errors, which begins with the name of a status of XLA.
     Seen to work: jax 0.10.2 and 0.12.0.
@@ -342,7 +342,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def with_checked_indices(function: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
-    """Return `function` as one that also returns an error, to be read by `wrong_indices`.
+    """Return `function` with checks of its indices: it also returns an error, to be read by `wrong_indices`.
 
     API: jax.experimental.checkify with index_checks.
     Seen to work: jax 0.10.2 and 0.12.0.
@@ -376,7 +376,7 @@ def warmup_schedule(num_warmup: int, *lengths: int) -> tuple[np.ndarray, np.ndar
     Without it: `cs.nuts`, `cs.hmc`, `cs.mala` and `cs.dmala` cannot tune themselves (samplers/adaptation.py).
 
     Args:
-      lengths: of the first buffer, the last buffer and the first window; BlackJAX's own where left out.
+      lengths: iterations in the first buffer, the last buffer and the first window; BlackJAX's own where left out.
     """
     from blackjax.adaptation.window_adaptation import build_schedule
 
@@ -385,7 +385,7 @@ def warmup_schedule(num_warmup: int, *lengths: int) -> tuple[np.ndarray, np.ndar
 
 
 def dual_averaging(target_acceptance: Any) -> tuple[Callable, Callable, Callable]:
-    """Return init(step_size), update(state, acceptance), final(state) of the adaptation of a step size.
+    """Return functions init(step_size), update(state, acceptance), final(state) that adapt a step size.
 
     API: blackjax.adaptation.step_size.dual_averaging_adaptation, and the fields log_step_size and log_step_size_avg of
     its state.
@@ -398,7 +398,7 @@ def dual_averaging(target_acceptance: Any) -> tuple[Callable, Callable, Callable
 
 
 def mass_matrix_estimation(dense: bool) -> tuple[Callable, Callable, Callable]:
-    """Return init(dimension), update(state, position), final(state) of the estimation of a mass matrix in one window.
+    """Return functions init(dimension), update(state, position), final(state) that estimate one window's mass matrix.
 
     API: blackjax.adaptation.mass_matrix.mass_matrix_adaptation, and the field inverse_mass_matrix of its state.
     Seen to work: BlackJAX 1.7.1.
@@ -413,7 +413,7 @@ def mass_matrix_estimation(dense: bool) -> tuple[Callable, Callable, Callable]:
 
 
 def inputs_of(function: Callable[..., Any], **arguments: Any) -> Any:
-    """Return, in the form of what `function` returns, the set of arguments that each part of it depends on.
+    """Return the set of arguments that each part of the result of `function` depends on, in the form of that result.
 
     API: numpyro.ops.provenance.eval_provenance, which reads jaxprs in ways that jax does not promise either.
     Seen to work: NumPyro 0.22.0 with jax 0.10.2 and 0.12.0.
@@ -426,7 +426,7 @@ def inputs_of(function: Callable[..., Any], **arguments: Any) -> Any:
 
 
 def observation_and_key(site: Mapping[str, Any]) -> tuple[Any, jax.Array]:
-    """Return what was observed at a site under `uncondition`, and the key to draw it anew.
+    """Return what was observed at a NumPyro site under `uncondition`, and the random key to draw it anew.
 
     API: the entries that NumPyro's handlers leave in a message: site["infer"]["obs"], site["kwargs"]["rng_key"].
     Seen to work: NumPyro 0.22.0.
@@ -485,18 +485,18 @@ _ZENOH_NOISE = re.compile(r"^\S+\s+[A-Z]+\s.*?(?=zenoh)|\. Hint: increase the sy
 
 
 def log_zenoh_refusals() -> None:
-    """Let Zenoh write whom it turns away to stdout, for good, unless RUST_LOG says otherwise.
+    """Make Zenoh write to stdout whom it refuses, for the rest of the process, unless RUST_LOG says otherwise.
 
     API: zenoh.init_log_from_env_or, the names of modules inside of Zenoh, and that NO_COLOR makes its lines plain.
     Seen to work: Zenoh 1.10.2.
-    Without it: nobody learns that a stranger, or an agent with an expired certificate, knocks (cli/peer.py).
+    Without it: nobody learns that a stranger, or an agent with an expired certificate, tries to connect (cli/peer.py).
     """
     os.environ.setdefault("NO_COLOR", "1")
     require("zenoh", "peers").init_log_from_env_or(_ZENOH_REFUSALS)
 
 
 def zenoh_refusal(line: str) -> str | None:
-    """Return what a line of Zenoh's log says of somebody who was turned away; None: it is about something else.
+    """Return what a line of Zenoh's log says of somebody who was refused; None if it is about something else.
 
     API: the text of Zenoh's log.
     Seen to work: Zenoh 1.10.2.

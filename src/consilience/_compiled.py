@@ -1,4 +1,4 @@
-"""Compiled code that outlives a process: a model that was seen before starts without compiling.
+"""Persistent cache of compiled code: a model that was seen before starts without compiling.
 
 jax looks programs up by what is compiled, its own version and its flags. Code for one processor may not run on another,
 so every kind of processor has a folder of its own. What is found there is run, so nobody else may write there.
@@ -20,12 +20,12 @@ from ._compat import keep_compiled_callers_of_python, write_compiled_code_whole
 
 VARIABLE = "CONSILIENCE_COMPILED"
 OFF = ("off", "0", "no", "false")
-FOLDER = "jax_compilation_cache_dir"  # of jax
+FOLDER = "jax_compilation_cache_dir"  # an option of jax
 MOST_BYTES = 1 << 30
 
 
 def compiled_folder() -> Path | None:
-    """Return where compiled code is kept, or None where it is not.
+    """Return the folder where compiled code is kept, or None where it is not.
 
     That is the folder that the environment variable CONSILIENCE_COMPILED names ("off": nowhere), else `compiled` in the
     user's cache.
@@ -41,7 +41,7 @@ def keep_compiled_code() -> None:
     """Let jax keep what it compiles from here on, and find what it compiled before.
 
     Somebody who has given jax a folder of their own keeps that one. Where no folder can be written to by us, and by
-    nobody else, nothing is kept; who has named one is told why.
+    nobody else, nothing is kept; a user who has named one is told why.
     """
     if getattr(jax.config, FOLDER) is not None:
         with suppress(ImportError, AttributeError):  # another jax
@@ -64,7 +64,7 @@ def keep_compiled_code() -> None:
 
 
 def _made(folder: Path) -> Path:
-    """Make a folder and return its real path; refuse one that others could write to, or put another in the place of."""
+    """Make a folder and return its real path; refuse one that others could write to, or replace."""
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     for one in reversed(missing):
         one.mkdir(exist_ok=True, mode=0o700)
@@ -74,14 +74,14 @@ def _made(folder: Path) -> Path:
     if hasattr(os, "getuid"):
         for one in (folder, *folder.parents):
             found = one.stat()
-            is_safe = one != folder and bool(found.st_mode & stat.S_ISVTX)  # as /tmp: what is in it is its owners'
+            is_safe = one != folder and bool(found.st_mode & stat.S_ISVTX)  # as /tmp: entries are their owners'
             if found.st_uid not in (0, os.getuid()) or not (is_safe or _is_ours_to_write(found)):
                 raise PermissionError(f"others can write to {one}: chmod go-w {one}, or name another folder.")
     return folder
 
 
 def _is_ours_to_write(found: os.stat_result) -> bool:
-    """Tell whether nobody but its owner may put, remove or rename entries of a folder."""
+    """Tell whether nobody but its owner may add, remove or rename entries of a folder."""
     by_group = bool(found.st_mode & stat.S_IWGRP) and not _is_of_one_user(found.st_gid)
     return not (by_group or found.st_mode & stat.S_IWOTH)
 
@@ -98,7 +98,7 @@ def _is_of_one_user(group: int) -> bool:
 
 
 def _remove_oldest(folder: Path, most: int) -> None:
-    """Remove the files that were written first, until the others take at most so many bytes."""
+    """Remove the oldest files of a folder, until the others take at most `most` bytes."""
     entries = []
     for path in folder.rglob("*"):
         with suppress(FileNotFoundError):  # another process was faster

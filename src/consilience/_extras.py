@@ -1,4 +1,4 @@
-"""Optional dependencies: imported where they are used, missed with the exact install line."""
+"""Optional dependencies: imported where they are used; where one is missing, the error has the exact install line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def require(module: str, extra: str) -> ModuleType:
 
 
 def check_installed(module: str, extra: str) -> None:
-    """Say which extra brings `module` where it is not there; importing it, which may take a second, is for later."""
+    """Refuse to go on without `module`, and say which extra brings it; do not import it, which may take a second."""
     try:
         found = importlib.util.find_spec(module)
     except ModuleNotFoundError:

@@ -7,12 +7,12 @@ from typing import Any
 
 
 class LazyModule:
-    """Stand for a module until one of its names is asked for."""
+    """A stand-in for a module, which is imported when one of its names is asked for."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def __getattr__(self, attribute: str) -> Any:
-        if attribute.startswith("_"):  # asked for by those who look at all objects, and to be told apart from a use
+        if attribute.startswith("_"):  # tools that inspect all objects ask for these: not a use
             raise AttributeError(attribute)
         return getattr(importlib.import_module(self._name), attribute)

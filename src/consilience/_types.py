@@ -1,4 +1,4 @@
-"""The vocabulary of shapes.
+"""Type aliases for arrays and their shapes.
 
 Everything a sampler touches is one agent's: a `Vector` has the model's dimension and nothing else. The
 test suite checks these annotations at run time (jaxtyping + beartype), so a sampler that meets an
@@ -15,9 +15,9 @@ import numpy as np
 
 Params = Any  # any pytree of floating-point arrays
 Batch = Any  # any pytree of arrays with one leading axis, the examples
-Number = Any  # a real number, or what stands for it while a function is traced
+Number = Any  # a real number, or its tracer while a function is traced
 Key = jax.Array
-AnyArray = jax.Array | np.ndarray  # on a device, or not yet
+AnyArray = jax.Array | np.ndarray  # on a device, or still on the host
 
 if TYPE_CHECKING:
     Vector: TypeAlias = jax.Array

@@ -1,4 +1,4 @@
-"""The command line, one file a command."""
+"""The `consilience` command line: one file for each command."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> None:
-    """The `consilience` command; says what to install where its dependencies are missing."""
+    """Run the `consilience` command, or say what to install where its dependencies are missing."""
     try:
         from .app import app
     except ModuleNotFoundError as missing:

@@ -1,11 +1,11 @@
-"""The file of one agent, agent.toml, as `consilience init` writes it: read and checked before anything else happens.
+"""One agent's configuration file, agent.toml, as `consilience init` writes it: read and checked before all else.
 
-It is a run's file, see `consilience.cli.config`, with two tables more. Every agent has one of its own, and all of them
-say the same of model, network, sampler and run. Keys with a star are needed.
+It is a run's file, see `consilience.cli.config`, with two more tables. Every agent has a file of its own, and all files
+have the same model, network, sampler and run. Keys with a star are needed.
 
 | table | key | what it is |
 |---|---|---|
-| agent | name * | of this agent |
+| agent | name * | this agent's name |
 | | run * | the run's id, 16 hexadecimal digits |
 | | listen * | where neighbours reach this agent, "tls/HOST:PORT" |
 | | names * | all agents, in the network's order |
@@ -45,9 +45,9 @@ AGENT = "agent.toml"
 AUTHORITY = "authority"
 ON_LOSS = ("wait", "stop", "continue-without")
 MASKED = ("nuts", "hmc", "mala")  # samplers whose sums over the tree are exact
-FEWEST_MASKED = 3  # agents: of two, each knows the other's part of a sum
+FEWEST_MASKED = 3  # agents: of two, each can work out the other's part of a sum
 OUT = "run"
-COLUMNS = ("features", "target")  # how a table is read
+COLUMNS = ("features", "target")  # keys of [data] that say how a table is read
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 RUN_ID = re.compile(r"[0-9a-f]{16}")
 EXAMPLES = {
@@ -82,18 +82,18 @@ class AgentTable:
 
 @dataclass(frozen=True)
 class AgentFile:
-    """What one agent knows before it starts.
+    """One agent's configuration, checked: who it is, its keys, its neighbours and the run that it takes part in.
 
     Attributes:
-      path: of the file.
-      name: the agent's own.
-      run_id: 16 hexadecimal digits.
-      listen: where neighbours reach it.
-      key, certificate, authority: files, PEM.
-      names: all agents, in the network's order.
-      on_loss: "wait", "stop" or "continue-without".
-      mask: whether parts of sums are hidden.
-      neighbors: the endpoints of those it is linked with, by name, in the network's order, as Zenoh takes them.
+      path: path of the file.
+      name: the agent's own name.
+      run_id: the run's id, 16 hexadecimal digits.
+      listen: endpoint at which neighbours reach it.
+      key, certificate, authority: paths of its key, its certificate and the authority's certificate, PEM.
+      names: names of all agents, in the network's order.
+      on_loss: what to do when a neighbour is lost: "wait", "stop" or "continue-without".
+      mask: whether parts of sums are hidden from the neighbours.
+      neighbors: endpoints of the agents it is linked with, by name, in the network's order, as Zenoh takes them.
       config: model, data, network, sampler and run.
     """
 
@@ -112,16 +112,16 @@ class AgentFile:
 
     @property
     def index(self) -> int:
-        """Which agent of the network it is."""
+        """Index of this agent in the network."""
         return self.names.index(self.name)
 
     @property
     def folder(self) -> Path:
-        """Where the file is."""
+        """Folder that holds the file."""
         return self.path.parent
 
     def identity(self) -> Identity:
-        """Its key and certificate; refused where they are another agent's, or of another run."""
+        """Return the agent's key and certificate; refuse those of another agent, or of another run."""
         from ..runtimes.peers.certificates import Identity, Untrusted, Verifier
 
         own = Identity(self.key.read_bytes(), self.certificate.read_bytes())
@@ -138,7 +138,7 @@ class AgentFile:
 
 
 def read_agent(path: Path, data: str | None, changes: Sequence[str] = ()) -> AgentFile:
-    """The agent's file at `path`, with `changes` such as "run.num_samples=2000"; refused where it cannot be meant.
+    """Read and check the agent's file at `path`, with `changes` such as "run.num_samples=2000" made to it.
 
     Args:
       data: the agent's own rows: a .csv, .parquet or .npz file, or "module:function", a loader in a module beside
@@ -152,7 +152,7 @@ def read_agent(path: Path, data: str | None, changes: Sequence[str] = ()) -> Age
 
 
 def check_agent(path: Path, tables: Mapping[str, Any]) -> AgentFile:
-    """`tables` as an agent's, with the rows named in [data]; what `check_config` checks, and what agents need."""
+    """Return the `AgentFile` of `tables`, whose [data] names the rows; check what runs need and what agents need."""
     path = path.absolute()
     _check_tables(tables)
     table = table_of("agent", AgentTable, tables.get("agent", {}), EXAMPLES)
@@ -179,7 +179,7 @@ def check_agent(path: Path, tables: Mapping[str, Any]) -> AgentFile:
 
 
 def check_names(what: str, names: Sequence[str]) -> None:
-    """Refuse names that cannot be told apart, or that cannot be those of folders and keys."""
+    """Refuse agents' names that are not distinct, or that cannot be used for folders and Zenoh keys."""
     for name in names:
         if not NAME.fullmatch(name):
             raise ValueError(f'{what}: "{name}" has to be 1 to 64 letters, digits, _ or -. Write {_as_name(name)}.')
@@ -192,7 +192,7 @@ def check_names(what: str, names: Sequence[str]) -> None:
 
 
 def check_mask(mask: bool, agents: int, sampler: str) -> None:
-    """Refuse to hide what cannot be hidden."""
+    """Refuse `mask` where it cannot hide anything: with too few agents, or a sampler without exact sums."""
     if mask and agents < FEWEST_MASKED:
         raise ValueError(
             f"mask with {agents} agents hides nothing: each knows its own part, and the rest of a sum is the other's. "
@@ -207,7 +207,7 @@ def check_mask(mask: bool, agents: int, sampler: str) -> None:
 
 
 def _check_tables(tables: Mapping[str, Any]) -> None:
-    """Refuse what runs have and agents have not, and what neither has."""
+    """Refuse tables and keys that only a run's file may have, and unknown ones."""
     if "split" in tables:
         raise ValueError(f"[split]: {OWN_ROWS}, and none are dealt out. Leave [split] out.")
     if "report" in tables:
@@ -247,7 +247,7 @@ def _neighbors(table: AgentTable, network: Network, kind: str, given: Mapping[st
 
 
 def own_files(folder: Path, who: str, name: str, table: Any) -> dict[str, Path]:
-    """Its key and certificates; refused where they are not there, or the key is not its own alone."""
+    """Return the paths of key and certificates; refuse missing files, and a key that other users can read."""
     files = {file: folder / getattr(table, file) for file in ("key", "certificate", "authority")}
     for file, place in files.items():
         if not place.is_file():
@@ -262,7 +262,7 @@ def own_files(folder: Path, who: str, name: str, table: Any) -> dict[str, Path]:
 
 
 def _with_data(path: Path, tables: Mapping[str, Any], data: str | None) -> dict[str, Any]:
-    """`tables` with the rows that `data` names in place of those of the file."""
+    """Return `tables` with the rows that `data` names in place of those that the file names."""
     there = tables.get("data", {})
     if not isinstance(there, dict):
         return dict(tables)
@@ -295,7 +295,7 @@ def _with_data(path: Path, tables: Mapping[str, Any], data: str | None) -> dict[
 
 
 def _find_loader(path: Path, tables: Mapping[str, Any], reference: str) -> None:
-    """A loader that is not beside the file, and is where you are, is found there."""
+    """Let Python find a loader's module in the current folder, where it is not beside the agent's file."""
     module = reference.partition(":")[0].removesuffix(".py").split(".")[0]
     folder = tables.get("folder", ".")
     here, there = Path.cwd(), path.parent / (folder if isinstance(folder, str) else ".")

@@ -1,4 +1,4 @@
-"""The application that the commands belong to."""
+"""The Typer application that all commands belong to."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def consilience(
 
 
 def _help(command: Callable[..., Any]) -> str:
-    """A docstring as Typer shows it: paragraphs that fit the window, brackets that are no markup."""
+    """Return a command's docstring for Typer to show: paragraphs that fit the window, brackets that are no markup."""
     paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
-    as_they_are = "\b"  # in front of a paragraph whose lines stay apart
+    as_they_are = "\b"  # Click's mark in front of a paragraph whose lines stay apart
     return escape("\n\n".join(p if p.startswith(as_they_are) else " ".join(p.split()) for p in paragraphs))
 
 

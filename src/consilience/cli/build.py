@@ -1,4 +1,4 @@
-"""From a checked file to what `cs.sample` takes."""
+"""Build what `cs.sample` takes from a checked configuration file."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from .ending import choose_from
 from .modules import call, named
 
 _KINDS: list[Any] = [kind for name in samplers.__all__ if is_dataclass(kind := getattr(samplers, name))]
-SAMPLERS = {kind.name: kind for kind in _KINDS if kind is not Decentralized}  # that one is made of Python functions
+SAMPLERS = {kind.name: kind for kind in _KINDS if kind is not Decentralized}  # which takes Python functions
 
 
 @dataclass(frozen=True)
 class Job:
-    """A run, ready to start."""
+    """A run that is ready to start: what a file describes, as `cs.sample` takes it."""
 
     posterior: Posterior
     data: Data
@@ -37,7 +37,7 @@ class Job:
 
 
 def build(config: Config) -> Job:
-    """All that the file describes, the quickest to check first."""
+    """Build all that the file describes, what is quickest to check first."""
     sampler = sampler_from(config.sampler)
     network = network_from_spec(config.network.kind, config.network.weights, config.network.seed)
     posterior, init = model_of(config)
@@ -47,7 +47,7 @@ def build(config: Config) -> Job:
 
 
 def sampler_from(table: Mapping[str, Any]) -> Sampler:
-    """The sampler that the table names, with the settings that it has there."""
+    """Return the sampler that a table names, with the settings that the table gives it."""
     settings = dict(table)
     name = settings.pop("name", "nuts")
     if name not in SAMPLERS:
@@ -67,19 +67,19 @@ def sampler_from(table: Mapping[str, Any]) -> Sampler:
 
 
 def settings_of(kind: Any) -> list[str]:
-    """The settings that users write; what a sampler fills in by itself is not shown by its repr."""
+    """Return the names of the settings that users write; those a sampler fills in by itself are not in its repr."""
     return [setting.name for setting in fields(kind) if setting.init and setting.repr]
 
 
 def _value(value: Any) -> Any:
-    """Schedules are tables, and TOML's keys are text."""
+    """Return a setting's value, with numbers for the keys of a schedule: it is a table, and TOML's keys are text."""
     if not isinstance(value, Mapping):
         return value
     return {int(key) if key.isdigit() else key: entry for key, entry in value.items()}
 
 
 def model_of(config: Config) -> tuple[Posterior, Any]:
-    """What is sampled, and from where, if the file says."""
+    """Return the posterior to sample, and where to start, None if the file does not say."""
     return _posterior(config), _init(config)
 
 
@@ -122,7 +122,7 @@ def _check_held_out(posterior: Posterior, init: Any, data: Data) -> None:
 
 @contextmanager
 def _as_test_data() -> Iterator[None]:
-    """Checks name agents; agent 1 is none here."""
+    """Make errors name the test data in place of agent 1: checks name agents, and agent 1 is none here."""
     try:
         yield
     except (ValueError, TypeError) as refusal:

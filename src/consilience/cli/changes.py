@@ -1,4 +1,4 @@
-"""The option --set KEY=VALUE of all commands that read a run's file."""
+"""The option --set KEY=VALUE of commands, which changes a key of a configuration file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def set_option(help_text: str) -> Any:
 
 
 def _complete(incomplete: str) -> list[str]:
-    """What --set may be given, as far as it has been typed."""
+    """Return the completions of what has been typed after --set."""
     values = {"sampler.name": list(SAMPLERS), "network.kind": list(EXAMPLES.values()), "network.weights": list(RULES)}
     keys = [f"{table}.{key}" for table, form in TABLES.items() for key in keys_of(form)]
     keys += [

@@ -1,4 +1,4 @@
-"""Tables in files: columns of numbers, refused by name and line where they are not."""
+"""Read data files, .csv, .parquet and .npz: columns of numbers, refused by name and line where they are not."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ SEPARATORS = (",", ";", "\t")
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """A file's columns by name.
+    """The columns of a data file, by name.
 
     Attributes:
-      path: of the file.
-      columns: one value a row each.
-      lines: of the file, one a row, where it has lines.
-      arrays: the file has arrays of any shape, .npz, and not the columns of a table.
+      path: path of the file.
+      columns: values of each column, one per row.
+      lines: number of each row's line in the file, None where it has no lines.
+      arrays: whether the file has arrays of any shape, .npz, and not the columns of a table.
     """
 
     path: Path
@@ -45,14 +45,14 @@ class Columns:
         return self.columns[name]
 
     def words(self, name: str) -> np.ndarray:
-        """A column as text; refused where it is empty."""
+        """Return a column as text; refuse empty values."""
         values = np.asarray(self[name]).astype(str)
         for row in np.flatnonzero(np.char.strip(values) == "")[:1]:
             raise ValueError(f"{self.path}, {self._line(row)}: {name} is empty. Fill it in, or drop the row.")
         return values
 
     def numbers(self, name: str, is_target: bool = False) -> np.ndarray:
-        """A column as finite numbers; refused where one is missing or is none."""
+        """Return a column as finite numbers; refuse values that are missing or are no numbers."""
         given = self[name].tolist()
         values = np.array([self._number(name, row, value, is_target) for row, value in enumerate(given)])
         missing = np.flatnonzero(np.isnan(values))
@@ -88,7 +88,7 @@ class Columns:
 
 
 def read_columns(path: Path) -> Columns:
-    """The columns of a .csv, .parquet or .npz file."""
+    """Read the columns of a .csv, .parquet or .npz file."""
     if path.suffix not in READERS:
         raise ValueError(f"{path}: {path.suffix or 'no'} files are not read; {', '.join(READERS)} are. Use a loader.")
     if not path.is_file():

@@ -1,7 +1,7 @@
-"""The file that describes a run: its tables and keys, read and checked before anything else happens.
+"""A run's configuration file: its tables and keys, read and checked before anything else happens.
 
 Keys with a star are needed. What a run reads, files and modules, is looked for beside the file; what it writes goes to
-where you are.
+the current folder.
 
 | table | key | what it is |
 |---|---|---|
@@ -15,21 +15,21 @@ where you are.
 | | arguments | a table of keyword arguments for the loader |
 | | features | columns of the table; all but target and agent if not given |
 | | target | a column; whole numbers become labels |
-| | agent | the column that says whose a row is, instead of [split] |
+| | agent | the column that names the agent of each row, instead of [split] |
 | | test | a file like `file`: held-out rows, for the scores |
 | | test_fraction, test_seed | instead of `test`: which part of the rows is held out, at random |
 | | standardize | true: features get mean 0 and sd 1, by the rows that are not held out |
 | split | by | "iid", "label", "dirichlet" or "features": how `cs.shard` deals the rows to the agents |
 | | seed, label, alpha, feature, blocks | as `cs.shard` takes them |
 | network | kind * | "ring:5", "grid:3x4", ...: see `consilience network --help` |
-| | weights, seed | "metropolis", "uniform" or "max-degree"; of a random network |
+| | weights, seed | "metropolis", "uniform" or "max-degree"; the seed of a random network |
 | sampler | name | "nuts" if not given |
 | | ... | every setting of that sampler, `target_acceptance = 0.9`; a schedule is a table, `rounds = {0 = 1, 1000 = 5}` |
 | run | num_samples, num_warmup, num_chains, thin, seed, keep | as `cs.sample` takes them; 1000 draws after 500 iterations in 4 chains if not given |
 | | out | the run's folder; runs/NAME of NAME.toml if not given |
 | | x64 | true: double precision |
 | report | file | the page; report.html in the run's folder if not given |
-| | title | of the page |
+| | title | the title of the page |
 """  # noqa: E501
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from .toml import apply_change, read_toml
 
 T = TypeVar("T")
 
-FREE = ("run.num_samples", "run.out", "report.file", "report.title")  # to differ when a run is gone on with
+FREE = ("run.num_samples", "run.out", "report.file", "report.title")  # may differ when a run is resumed
 NEEDED = {"kind": '"ring:5"'}
 LONGEST = 60  # characters of a value in a message
 
@@ -112,12 +112,12 @@ class ReportTable:
 
 @dataclass(frozen=True)
 class Config:
-    """A file's tables, with all that it leaves out filled in.
+    """A run's configuration: the tables of its file, with all that it leaves out filled in.
 
     Attributes:
-      path: of the file.
-      folder: where its paths and modules are looked for.
-      sampler: the sampler's name and settings as they stand there; `build.sampler_from` checks them.
+      path: path of the file.
+      folder: folder in which its paths and modules are looked for.
+      sampler: the sampler's name and settings as the file has them; `build.sampler_from` checks them.
     """
 
     path: Path
@@ -139,7 +139,7 @@ class Config:
         return Path(self.report.file) if self.report.file else self.out / "report.html"
 
     def to_toml(self, folder: str) -> dict[str, Any]:
-        """What makes the same run again, as plain tables; `folder` is `self.folder`, as the new file sees it."""
+        """Return plain tables that make the same run again; `folder` is `self.folder`, as the new file sees it."""
         tables = {name: asdict(getattr(self, name)) for name in TABLES} | {"sampler": self.sampler}
         tables["run"]["out"] = str(self.out)
         if self.data.agent is not None:  # which says all that [split] would
@@ -168,7 +168,7 @@ KINDS = {
 
 
 def read_config(path: Path, changes: Sequence[str] = ()) -> Config:
-    """The file at `path`, with `changes` such as "run.num_samples=2000"; refused where it cannot be meant."""
+    """Read and check the run's file at `path`, with `changes` such as "run.num_samples=2000" made to it."""
     tables = read_toml(path)
     for change in changes:
         apply_change(tables, change)
@@ -176,7 +176,7 @@ def read_config(path: Path, changes: Sequence[str] = ()) -> Config:
 
 
 def check_config(path: Path, tables: Mapping[str, Any]) -> Config:
-    """`tables` as a configuration; refuses unknown tables and keys, values of the wrong kind, and what is missing."""
+    """Return the `Config` of `tables`; refuse unknown tables and keys, values of the wrong kind, and missing keys."""
     check_tables(tables, TABLES)
     folder = _checked("folder", tables.get("folder", "."), str)
     config = Config(
@@ -191,7 +191,7 @@ def check_config(path: Path, tables: Mapping[str, Any]) -> Config:
 
 
 def check_tables(tables: Mapping[str, Any], forms: Mapping[str, Any], free: Sequence[str] = ("sampler",)) -> None:
-    """Refuse tables that are neither one of `forms` nor `free` in what keys they have."""
+    """Refuse values that are no tables, and tables neither in `forms` nor in `free`, which may have any keys."""
     known = [*forms, *free, "folder"]
     for name, table in tables.items():
         if name not in known:
@@ -226,7 +226,7 @@ def _check_choices(config: Config, tables: Mapping[str, Any]) -> None:
 
 
 def _check_ranges(config: Config) -> None:
-    """Refuse numbers out of range now: whoever takes them sees them only once the data are loaded."""
+    """Refuse numbers out of range now: the code that uses them sees them only once the data are loaded."""
     for table, key, least, most in (
         ("run", "num_samples", 1, None),
         ("run", "num_warmup", 0, None),
@@ -249,10 +249,10 @@ def _exactly_one(table: str, **choices: str | None) -> None:
 
 
 def table_of(name: str, form: type[T], values: Mapping[str, Any], examples: Mapping[str, str] = NEEDED) -> T:
-    """One table as its dataclass.
+    """Return one table as its dataclass `form`; refuse unknown keys, values of the wrong kind, and missing keys.
 
     Args:
-      examples: what the keys that are needed may say.
+      examples: for each key that is needed, a value to show in the message.
     """
     for key in values:
         if key not in keys_of(form):
@@ -266,7 +266,7 @@ def table_of(name: str, form: type[T], values: Mapping[str, Any], examples: Mapp
 
 
 def _checked(what: str, value: Any, hint: Any) -> Any:
-    """`value` if it is of the kind that `hint` says."""
+    """Return `value` if it is of the kind that `hint` says, and refuse it otherwise."""
     kind = next(k for k in typing.get_args(hint) if k is not NoneType) if isinstance(hint, UnionType) else hint
     if not _is(value, kind):
         fix = f' Write "{value}".' if kind is str and isinstance(value, int | float) else ""
@@ -283,7 +283,7 @@ def _is(value: Any, kind: Any) -> bool:
 
 
 def differences(there: Config, here: Config) -> list[str]:
-    """The keys that make another run `here` than `there`, as lines of a message."""
+    """List the keys that make `here` another run than `there`, as lines of a message."""
     old, new = ({name: _shown(value) for name, value in _flat(_effective(config))} for config in (there, here))
     return [
         f"{name}: {_cut(old.get(name))} there, {_cut(new.get(name))} here"
@@ -310,10 +310,10 @@ def _cut(value: str | None) -> str:
 
 
 def keys_of(form: Any) -> list[str]:
-    """Of a table."""
+    """Return the names of a table's keys."""
     return [known.name for known in fields(form)]
 
 
 def _shown(value: Any) -> str:
-    """As the file has it."""
+    """Return a value as text, as the file has it."""
     return f'"{value}"' if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)

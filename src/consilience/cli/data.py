@@ -23,10 +23,10 @@ MOST_SHOWN = 12  # agents
 
 @dataclass(frozen=True)
 class Data:
-    """What is sampled with, and what is scored on.
+    """A run's data: the agents' shards to sample with, and held-out rows to score on.
 
     Attributes:
-      shards: of all agents, or a function of an agent's number: then only those that live here are loaded.
+      shards: one for each agent, or a function of an agent's number: then only those of agents here are loaded.
       owners: the agents' names, where the data has them.
     """
 
@@ -50,7 +50,7 @@ class Data:
 
 
 def load_data(data: DataTable, split: SplitTable, folder: Path, agents: int) -> Data:
-    """The data of `agents` agents."""
+    """Load the data of `agents` agents: a shard for each, and held-out rows if there are any."""
     parts, owner = _from_file(data, folder) if data.loader is None else _from_loader(data, folder)
     if isinstance(parts["train"], list) or callable(parts["train"]):
         what = "a function of an agent's number" if callable(parts["train"]) else "a list, one shard per agent"
@@ -78,7 +78,7 @@ def _options(split: SplitTable) -> dict[str, Any]:
 
 
 def _from_file(data: DataTable, folder: Path) -> tuple[dict[str, Batch], np.ndarray | None]:
-    """Train and perhaps test, and whose each row of train is."""
+    """Read the parts train and perhaps test from files, and the name of the agent that each row of train is of."""
     assert data.file is not None
     files = {"train": data.file} | ({"test": data.test} if data.test else {})
     read = {part: read_columns(folder / name) for part, name in files.items()}
@@ -99,7 +99,7 @@ def _from_file(data: DataTable, folder: Path) -> tuple[dict[str, Batch], np.ndar
 
 
 def _are_labels(values: np.ndarray) -> bool:
-    """Whole numbers, as int32 has them."""
+    """Tell whether all values are whole numbers that int32 can hold."""
     return bool((values == np.round(values)).all() and np.abs(values).max() <= np.iinfo(np.int32).max)
 
 
@@ -140,7 +140,7 @@ def _hold_out(
 
 
 def _standardized(parts: dict[str, Batch]) -> dict[str, Batch]:
-    """All parts with features of mean 0 and sd 1, by the training rows."""
+    """Return all parts with features scaled to mean 0 and sd 1, by the training rows."""
     train = parts["train"]
     if not isinstance(train, dict) or "x" not in train or np.ndim(train["x"]) != 2:
         raise ValueError("[data] standardize: the data has no table x of features. Leave standardize out.")
@@ -164,7 +164,7 @@ def _standardized(parts: dict[str, Batch]) -> dict[str, Batch]:
 
 
 def _by_owner(data: DataTable, owner: np.ndarray, agents: int) -> tuple[tuple[str, ...], list[np.ndarray]]:
-    """The agents' names, in order, and their rows."""
+    """Return the agents' names, in order, and the indices of their rows."""
     names = sorted(set(owner.tolist()), key=lambda name: (float(name) if name.isdigit() else np.inf, name))
     if len(names) != agents:
         few = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")

@@ -1,4 +1,4 @@
-"""`consilience demo`"""
+"""The command `consilience demo`: agents on a ring learn handwritten digits."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def demo(
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help=QUIET)] = False,
 ) -> None:
-    """Five agents on a ring, two classes of handwritten digits each, learn all ten together.
+    """Let five agents on a ring, with two classes of handwritten digits each, learn all ten together.
 
     Runs exact decentralized NUTS, the corrected decentralized MALA, the paper's samplers, and an exact
     reference on pooled data, in two to three minutes. Prints a table, and saves it with a figure and a page about
@@ -45,7 +45,7 @@ def demo(
     Example: consilience demo --out demo-output --seed 1
     """
     with errors_are_said():
-        for module in ("sklearn", "arviz_stats", "matplotlib"):  # missed before the first draw, not after the last
+        for module in ("sklearn", "arviz_stats", "matplotlib"):  # checked before the first draw, not after the last
             check_installed(module, "demo")
         check_folder(out, "--out DIR")
         out.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""`--devices`: where the agents of a run live, in words."""
+"""The options --devices, --coordinator, --hosts and --host: on which devices the agents of a run live."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ HostOption = Annotated[int | None, typer.Option(help="With --coordinator: which 
 
 
 def runtime_of(devices: str | None, coordinator: str | None, hosts: int | None, host: int | None) -> Devices | None:
-    """What the options say; a cluster is joined."""
+    """Return the runtime that the options ask for, None where they ask for none; join the cluster if they name it."""
     if devices == CLUSTER:
         return Devices.cluster(coordinator, hosts, host)
     for name, value in (("--coordinator", coordinator), ("--hosts", hosts), ("--host", host)):
@@ -50,18 +50,18 @@ def runtime_of(devices: str | None, coordinator: str | None, hosts: int | None, 
 
 
 def devices_line(devices: str | None, coordinator: str | None, hosts: int | None, host: int | None) -> str:
-    """The options, as they are written."""
+    """Return the options as they are written on the command line."""
     given = {"devices": devices, "coordinator": coordinator, "hosts": hosts, "host": host}
     return "".join(f" --{name} {value}" for name, value in given.items() if value is not None)
 
 
 @contextmanager
 def among(hosts: Hosts, hint: Callable[[], str]) -> Iterator[None]:
-    """What several hosts do together: errors are said, and end all of them.
+    """Run what several hosts do together: say errors, and end all hosts where there is one.
 
-    Where all have stopped for the same reason they leave in good order. A host that has a reason of its own, or has
-    lost another, leaves at once: in good order it would wait for the others, and they for it. And what the library
-    under jax says of connections goes to stderr, stdout being for the result.
+    Hosts that have all stopped for the same reason exit normally. A host that has a reason of its own, or has lost
+    another, exits at once: on a normal exit it would wait for the others, and they for it. What the library under jax
+    says of connections goes to stderr, since stdout is for the result.
     """
     if hosts.count == 1:
         with errors_are_said(hint=hint):
@@ -100,7 +100,7 @@ def _losses_are_said(hint: Callable[[], str]) -> Iterator[None]:
 
 @contextmanager
 def _stdout_as_stderr() -> Iterator[None]:
-    """For what is not written in Python."""
+    """Send stdout to stderr, for code that is not written in Python, too."""
     sys.stdout.flush()
     stdout = os.dup(1)
     os.dup2(2, 1)

@@ -1,4 +1,4 @@
-"""Where agents are: hosts, ports, and endpoints as Zenoh takes them."""
+"""Addresses of agents: hosts, ports, and endpoints as Zenoh takes them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_PORT = 65_535
 
 @dataclass(frozen=True)
 class Address:
-    """Of an agent."""
+    """An agent's address: its host and its port."""
 
     host: str
     port: int
@@ -26,7 +26,7 @@ class Address:
 
     @property
     def listen(self) -> str:
-        """All addresses of its machine, unless it is only for those on the same machine."""
+        """Endpoint to listen at: all addresses of the machine, or the host itself if it is a loopback address."""
         if _is_loopback(self.host):
             return self.endpoint
         return f"tls/{'[::]' if ':' in self.host else '0.0.0.0'}:{self.port}"
@@ -37,7 +37,7 @@ class Address:
 
 
 def host_and_port(text: str) -> tuple[str, int | None] | None:
-    """Of HOST, HOST:PORT, [IPv6] or [IPv6]:PORT, the host without brackets; None if it is none of these."""
+    """Return host, without brackets, and port of HOST, HOST:PORT, [IPv6] or [IPv6]:PORT; None for other texts."""
     found = re.fullmatch(r"(?:\[([^\[\]]*)\]|([^:\[\]]*))(?::([0-9]{1,5}))?", text)
     if found is None:
         return None
@@ -53,7 +53,7 @@ def host_and_port(text: str) -> tuple[str, int | None] | None:
 
 
 def check_endpoint(what: str, endpoint: Any) -> str:
-    """`endpoint` if it is one."""
+    """Return `endpoint` if it is tls/HOST:PORT, and refuse it otherwise."""
     place = host_and_port(endpoint.removeprefix("tls/")) if isinstance(endpoint, str) else None
     if place is None or place[1] is None or not endpoint.startswith("tls/"):
         raise ValueError(f'{what} = "{endpoint}": tls/HOST:PORT is needed. Write "tls/10.0.0.1:7447".')
@@ -61,15 +61,15 @@ def check_endpoint(what: str, endpoint: Any) -> str:
 
 
 def dialed(endpoint: str) -> str:
-    """As Zenoh 1.10 connects to it. It would look for an IPv6 address with its brackets in the certificate.
+    """Return an endpoint as Zenoh 1.10 connects to it: without the brackets of an IPv6 address.
 
-    The port comes after the last colon for it, so that the brackets are not needed.
+    Zenoh would look for them in the certificate. It takes the port from after the last colon: they are not needed.
     """
     return endpoint.replace("[", "").replace("]", "")
 
 
 def same_host(host: str) -> str:
-    """One spelling for one host."""
+    """Return one spelling for all spellings of a host, to compare hosts."""
     if host.lower() == "localhost":
         return LOCAL
     with contextlib.suppress(ValueError):

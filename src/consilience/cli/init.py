@@ -1,4 +1,4 @@
-"""`consilience init`"""
+"""The command `consilience init`: a folder with file, key and certificate for each agent."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _plan(
     on_loss: str,
     mask: bool,
 ) -> Plan:
-    """All that is asked for, checked as far as it can be without the agents' files."""
+    """Return the plan of what the options ask for, checked as far as it can be without the agents' files."""
     tables: dict[str, Any] = (
         {name: dict(table) for name, table in SKELETON.items()} if file is None else read_toml(file)
     )
@@ -155,7 +155,7 @@ def _names(given: str | None, agents: int, kind: str) -> list[str]:
 
 
 def _places(given: str | None, names: Sequence[str], port: int, kind: str) -> list[Address]:
-    """Each agent's, with ports that are distinct on the same host."""
+    """Return each agent's address, with ports that are distinct on the same host."""
     hosts = [host.strip() for host in given.split(",")] if given is not None else [LOCAL] * len(names)
     if len(hosts) != len(names):
         raise ValueError(f"--hosts has {len(hosts)} hosts, and {kind} has {len(names)} agents. Write one for each.")
@@ -173,7 +173,7 @@ def _places(given: str | None, names: Sequence[str], port: int, kind: str) -> li
 
 
 def _free(host: str, port: int, taken: Sequence[tuple[str, int]]) -> int:
-    """The first port of `host` from `port` on that no agent has."""
+    """Return the first port of `host` from `port` on that no agent has."""
     for candidate in range(port, MOST_PORT + 1):
         if (same_host(host), candidate) not in taken:
             return candidate
@@ -192,7 +192,7 @@ def _host(text: str) -> tuple[str, int | None]:
 
 
 def _kept(tables: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """What the agents' files say of the run, and the keys that they leave out."""
+    """Return the tables that go into the agents' files, and the names of those tables and keys that do not."""
     data, run = tables.get("data", {}), tables.get("run", {})
     if data.get("standardize"):
         raise ValueError(f"[data] standardize: {NOT_FOR_AGENTS['standardize']}")
@@ -210,7 +210,7 @@ def _kept(tables: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
 
 
 def _modules(file: Path, tables: Mapping[str, Any]) -> list[Path]:
-    """The files of [model] that are beside the run's file."""
+    """Return the files of modules named in [model], as far as they are beside the run's file."""
     model, folder = tables.get("model", {}), tables.get("folder", ".")
     found = []
     for key in ("posterior", "numpyro", "init"):
@@ -268,7 +268,7 @@ def _text(folder: Path, plan: Plan) -> str:
 
 
 def _notes(plan: Plan) -> list[str]:
-    """What is still to be done, and what was not taken over."""
+    """Return notes on what is still to be done, and on what was not taken over from the run's file."""
     notes = []
     copied = {path.stem for path in plan.modules}
     references = [

@@ -1,4 +1,4 @@
-"""`consilience launch`"""
+"""The command `consilience launch`: all agents of a run as processes on this machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .status import agent_folders, status_text
 from .toml import read_toml
 
 REFRESH = 1.0  # seconds between two looks
-MOST_WORDS = 100  # lines of an agent that are remembered
+MOST_WORDS = 100  # lines of an agent's stderr that are remembered
 MOST_STARTS = 100  # of one agent
 
 
@@ -72,10 +72,10 @@ def launch(
 
 
 class Crew:
-    """The processes of all agents.
+    """The processes of all agents of a run on this machine.
 
     Attributes:
-      results: what each has printed when it was done.
+      results: what each agent has printed on stdout, by name.
     """
 
     def __init__(self, folders: dict[str, Path], data: str | None, options: list[str], restarts: bool) -> None:
@@ -94,7 +94,7 @@ class Crew:
         self._began = time.time()
 
     def run(self, quiet: bool) -> dict[str, int]:
-        """Until all have ended; their exit codes."""
+        """Run all agents until they have ended, and return their exit codes."""
         for name in self._folders:
             self._start(name)
         if not quiet:
@@ -143,7 +143,7 @@ class Crew:
             self._readers[-1].start()
 
     def _look_after(self, quiet: bool) -> None:
-        """Start again what was killed; what has failed ends all."""
+        """Start agents again that were killed, and stop all agents where one has failed."""
         for name, process in list(self._processes.items()):
             code = process.poll()
             if code is None or code == 0 or self._stopping:

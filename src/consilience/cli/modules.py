@@ -1,4 +1,4 @@
-"""What a file names as "module:name": the user's functions."""
+"""Import the user's functions, which a configuration file names as "module:name"."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .ending import choose_from, nearest
 
 
 def named(key: str, reference: str, folder: Path) -> Any:
-    """What `reference`, "module:name", stands for, in a module in `folder` or in an installed one.
+    """Import what `reference`, "module:name", stands for, from a module in `folder` or from an installed one.
 
     Args:
-      key: of the file, "[model] posterior", for messages.
+      key: key of the file that has the reference, such as "[model] posterior", for messages.
     """
     module_name, colon, name = reference.partition(":")
     module_name = module_name.removesuffix(".py")
@@ -31,7 +31,7 @@ def named(key: str, reference: str, folder: Path) -> Any:
 
 
 def call(key: str, reference: str, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
-    """`function(**arguments)`; refused where they do not fit."""
+    """Return `function(**arguments)`; refuse arguments that do not fit."""
     signature = inspect.signature(function)
     try:
         signature.bind(**arguments)

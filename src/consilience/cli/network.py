@@ -1,4 +1,4 @@
-"""`consilience network`"""
+"""The command `consilience network`: what it costs to agree on a network."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def network(
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help=QUIET)] = False,
 ) -> None:
-    """What it costs to agree on a network: rounds, messages and bytes of every method, and which one is taken.
+    """Show what it costs to agree on a network: rounds, messages and bytes of every method, and which one is taken.
 
     Example: consilience network ring:5
     """

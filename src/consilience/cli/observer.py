@@ -1,4 +1,4 @@
-"""The file of who watches a run, observer.toml, as `consilience init` writes it."""
+"""The file of the observer, who may watch a run: observer.toml, as `consilience init` writes it."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class ObserverTable:
 
 @dataclass(frozen=True)
 class ObserverFile:
-    """What `consilience status` knows: the run, and where all agents are.
+    """The observer's file, checked: what `consilience status` knows of the run, and where all agents are.
 
     Attributes:
-      path: of the file.
-      run_id: 16 hexadecimal digits.
-      key, certificate, authority: files, PEM.
-      names: all agents, in the network's order.
-      agents: their endpoints, by name, as Zenoh takes them.
+      path: path of the file.
+      run_id: the run's id, 16 hexadecimal digits.
+      key, certificate, authority: paths of its key, its certificate and the authority's certificate, PEM.
+      names: names of all agents, in the network's order.
+      agents: endpoints of all agents, by name, as Zenoh takes them.
     """
 
     path: Path
@@ -45,7 +45,7 @@ class ObserverFile:
 
 
 def read_observer(path: Path) -> ObserverFile:
-    """The file observer.toml; refused where it cannot be meant."""
+    """Read and check the file observer.toml."""
     path, tables = path.absolute(), read_toml(path)
     check_tables(tables, {OBSERVER: ObserverTable}, ("agents",))
     table = table_of(OBSERVER, ObserverTable, tables.get(OBSERVER, {}), EXAMPLES)

@@ -1,4 +1,4 @@
-"""What commands say of a run: text to read, or JSON."""
+"""Output of commands about a run: text to read, or JSON."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import numpy as np
 
 from ..results import Run, Summary
 
-QUIET = "No progress, and nothing but the result on stdout."  # what --quiet is, in all commands
+QUIET = "No progress, and nothing but the result on stdout."  # the help of --quiet, in all commands
 
 
 def run_data(run: Run) -> dict[str, Any]:
-    """A run's summary and scores as plain data."""
+    """Return a run's summary and scores as plain data."""
     scores = run.evaluation
     return {"summary": summary_data(run.summary()), "scores": None if scores is None else scores.to_dict()}
 
 
 def summary_data(summary: Summary) -> dict[str, Any]:
-    """A summary as plain data, one entry per parameter."""
+    """Return a summary as plain data, with one entry per parameter."""
     columns = {name: values.tolist() for name, values in summary.columns.items()}
     return {
         "title": summary.title,
@@ -43,13 +43,13 @@ def summary_data(summary: Summary) -> dict[str, Any]:
 
 
 def run_text(run: Run) -> str:
-    """A run's summary, and its scores if there are any."""
+    """Return a run's summary as text, with its scores if there are any."""
     scores = run.evaluation
     return f"{run.summary()}\n" + ("" if scores is None else f"\n{scores}\n")
 
 
 def print_json(data: Any) -> None:
-    """On stdout; what is no number there, NaN, is null."""
+    """Print data as JSON on stdout, with null for NaN, which JSON does not have, and text for infinity."""
     print(json.dumps(_plain(data), indent=2, allow_nan=False))
 
 

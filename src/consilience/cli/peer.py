@@ -1,4 +1,4 @@
-"""`consilience peer`"""
+"""The command `consilience peer`: one agent of a run, with its own data."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ STATUS = "status.json"
 LOG = "peer.log"
 LINE_SECONDS = 10.0
 PATIENCE = 30.0  # seconds
-PEERS = "consilience.peers"  # the log of what happens between agents
+PEERS = "consilience.peers"  # name of the log of what happens between agents
 
 
 def peer(
@@ -113,7 +113,7 @@ def _check_extras() -> None:
 
 
 def _again(file: Path, data: str | None, changes: Sequence[str], patience: float) -> str:
-    """The same command."""
+    """Return the command that starts this agent again."""
     words = ["consilience", "peer", str(file), *([] if data is None else ["--data", data])]
     words += [word for change in changes for word in ("--set", change)]
     words += [] if patience == PATIENCE else ["--patience", f"{patience:g}"]
@@ -121,7 +121,7 @@ def _again(file: Path, data: str | None, changes: Sequence[str], patience: float
 
 
 def _member(agent: AgentFile, patience: float, quiet: bool) -> Any:
-    """The agent, checked and ready to be compiled."""
+    """Return the agent as a `Member` of the run, checked and ready to be compiled."""
     from ..network import network_from_spec
     from ..peering import Member, Task
     from ..runtimes.peers.session import Credentials, Place
@@ -147,7 +147,7 @@ def _member(agent: AgentFile, patience: float, quiet: bool) -> Any:
 
 
 def _rows(agent: AgentFile) -> Any:
-    """This agent's own data."""
+    """Load this agent's own data."""
     table = agent.config.data
     if table.loader is not None:
         takes = inspect.signature(named("--data", table.loader, agent.config.folder)).parameters
@@ -166,7 +166,7 @@ def _rows(agent: AgentFile) -> Any:
 
 
 def _run(member: Any) -> Run:
-    """In a thread of its own: this one stays free for Ctrl-C, whatever compiled code is waiting for."""
+    """Run the agent in a thread of its own: this one stays free for Ctrl-C, whatever compiled code is waiting for."""
     result: list[Run] = []
     failure: list[BaseException] = []
 
@@ -188,7 +188,7 @@ def _run(member: Any) -> Run:
 
 @contextmanager
 def _signals(member: Any) -> Iterator[None]:
-    """Ctrl-C stops all agents; a second one, this process."""
+    """Stop all agents on Ctrl-C, and this process on a second one."""
     asked = 0
 
     def handle(number: int, _: Any) -> None:
@@ -209,7 +209,7 @@ def _signals(member: Any) -> Iterator[None]:
 
 @contextmanager
 def _logged(agent: AgentFile, quiet: bool) -> Iterator[None]:
-    """What happens goes to a file, and to stderr."""
+    """Write what happens between agents to a log file, and to stderr unless `quiet`."""
     from ..runtimes.peers.mailbox import Interrupted
 
     log = logging.getLogger(PEERS)
@@ -234,7 +234,7 @@ def _logged(agent: AgentFile, quiet: bool) -> Iterator[None]:
 
 @contextmanager
 def _zenoh_in_the_log() -> Iterator[None]:
-    """Whom Zenoh turns away at the door is logged; left to itself, it would write to stdout."""
+    """Log whom Zenoh refuses; left to itself, it would write that to stdout."""
     from ..runtimes.peers.mailbox import is_said
 
     log_zenoh_refusals()
@@ -261,13 +261,13 @@ def _zenoh_in_the_log() -> Iterator[None]:
     try:
         yield
     finally:
-        os.dup2(stdout, 1)  # the pipe's only end to write to is closed by that
+        os.dup2(stdout, 1)  # this closes the pipe's only writing end
         os.close(stdout)
         reader.join(1.0)
 
 
 class _Shown:
-    """How things are: in a file for `consilience status`, and in a line."""
+    """A display of an agent's status: in a file for `consilience status`, and in a line on stderr."""
 
     def __init__(self, file: Path, quiet: bool) -> None:
         self._file, self._quiet = file, quiet
@@ -295,7 +295,7 @@ class _Shown:
 
 
 def _terminal_line() -> Callable[[str], None] | None:
-    """Writes over the last line of a terminal; None where there is none."""
+    """Return a function that writes over the last line of a terminal; None where stderr is no terminal."""
     if not sys.stderr.isatty():
         return None
 

@@ -1,4 +1,4 @@
-"""`consilience plan`"""
+"""The command `consilience plan`: a prediction of what a run by peers will take."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def plan(
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is to be predicted, and where its numbers come from."""
+    """The run that is to be predicted, and where its numbers come from."""
 
     network: Network
     sampler: Sampler
@@ -182,7 +182,7 @@ def _asked(
     evaluations: float | None,
     ess_per_draw: float | None,
 ) -> Wanted:
-    """The options, and where they leave something out, what a trial has shown."""
+    """Return the run to predict: what the options say, and where they leave something out, what a trial has shown."""
     origins: list[str] = []
     if dimension is None:
         if trial is None:

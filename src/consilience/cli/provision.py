@@ -1,4 +1,4 @@
-"""The folders of a run's agents, written: files, keys and certificates."""
+"""Write the folders of a run's agents: files, keys and certificates."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ COLUMN_LINES = '# features = ["age", "bmi"]\n# target = "ill"\n'
 
 @dataclass(frozen=True)
 class Plan:
-    """All that is written, before it is."""
+    """A plan of all that `provision` writes."""
 
     run_id: str
     network: Network
@@ -53,7 +53,7 @@ class Plan:
 
 
 def provision(folder: Path, plan: Plan, days: int) -> None:
-    """All of it, or nothing: every agent's file is read back before the folder has it."""
+    """Write all that is planned into a folder, or nothing: every agent's file is read back before the folder has it."""
     from ..runtimes.peers.certificates import Authority
 
     is_new = not folder.exists()
@@ -90,7 +90,7 @@ def _certified(authority: Any, name: str, hosts: Sequence[str], days: int) -> di
 
 
 def _write(folder: Path, files: Mapping[str, bytes]) -> None:
-    """A folder for its owner only, as are the keys in it."""
+    """Make a folder with these files; it is for its owner only, as are the keys in it."""
     folder.mkdir(mode=0o700)
     for name, content in files.items():
         mode = 0o600 if name.endswith("key.pem") else 0o644
@@ -104,7 +104,7 @@ def _read_back(path: Path) -> None:
 
 
 def _agent_text(plan: Plan, agent: int) -> str:
-    """agent.toml"""
+    """Return the text of an agent's agent.toml."""
     name = plan.names[agent]
     table = {
         "name": name,
@@ -135,7 +135,7 @@ def _commented(name: str, table: Mapping[str, Any]) -> str:
 
 
 def _observer_text(plan: Plan) -> str:
-    """observer.toml"""
+    """Return the text of observer.toml."""
     endpoints = {name: place.endpoint for name, place in zip(plan.names, plan.places, strict=True)}
     files = {"key": "key.pem", "certificate": "certificate.pem", "authority": "authority.pem"}
     tables = {OBSERVER: {"run": plan.run_id, **files, "names": plan.names}, "agents": endpoints}

@@ -1,4 +1,4 @@
-"""`consilience report`"""
+"""The command `consilience report`: a page about one run or several."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def report(
     as_json: Annotated[bool, typer.Option("--json", help="Print every run's summary and scores as JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help=QUIET)] = False,
 ) -> None:
-    """Write one page about one run, or about several side by side. It needs nothing but a browser.
+    """Write one page about one run, or about several side by side; it needs nothing but a browser.
 
     Example: consilience report runs/nuts runs/dmala --out comparison.html
     """
@@ -49,13 +49,13 @@ def report(
 
 
 def _names(folders: Sequence[Path]) -> list[str]:
-    """The folders' own names where they differ, else their paths."""
+    """Return the folders' own names where they differ, else their paths."""
     names = [folder.resolve().name for folder in folders]
     return names if len(set(names)) == len(names) else [str(folder) for folder in folders]
 
 
 def load_run(folder: Path) -> Run:
-    """The run in a folder; refused, with the one that was probably meant, where there is none."""
+    """Load the run in a folder; where there is none, refuse, with the folder that was probably meant."""
     if (folder / RUN).is_file():
         return load(folder)
     if folder.is_file():

@@ -1,4 +1,4 @@
-"""`consilience reproduce`"""
+"""The command `consilience reproduce`: the paper's experiments."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _chosen(names: list[str]) -> list[Experiment]:
 
 
 def _check(chosen: list[Experiment], scale: Scale, folder: Path) -> None:
-    """Say what is missing before the first draw, not after the last."""
+    """Refuse missing packages and data, and an unusable folder, before the first draw and not after the last."""
     for module in ("sklearn", "arviz_stats", "matplotlib"):
         check_installed(module, "demo")
     check_folder(folder, "--out DIR")
@@ -120,7 +120,7 @@ def _check(chosen: list[Experiment], scale: Scale, folder: Path) -> None:
 
 
 def show(record: Record) -> None:
-    """The tables of a record, on the terminal."""
+    """Print the tables of a record on the terminal."""
     console = Console(highlight=False)
     console.print(f"[bold]{record.title}[/] ({record.scale} scale, {record.seconds:,.0f} s)")
     console.print(f"{record.data}.")
@@ -137,7 +137,7 @@ def show(record: Record) -> None:
 
 
 def _show_methods(console: Console, header: list[str], rows: list[list[str]]) -> None:
-    """As a table, or where that is too wide, a paragraph each: no digit is cut off."""
+    """Print methods as a table, or where that is too wide, as a paragraph each: no digit is cut off."""
     table = _table(header, numbers_from=header.index("settings") + 1)
     for cells in rows:
         table.add_row(*cells)

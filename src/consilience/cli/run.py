@@ -1,4 +1,4 @@
-"""`consilience run`"""
+"""The command `consilience run`: sample what a file describes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def run(
     A file needs [model], [data] and [network], as here. Modules and files are looked for beside it. All keys are in
     python -m pydoc consilience.cli.config
 
-    \b
+    \u0008
     [model]
     posterior = "my_model:posterior"   # my_model.py, beside the file
     [data]
@@ -120,7 +120,7 @@ def _check_folder(folder: Path, resume: bool) -> None:
 
 
 def _check_extras(report: bool) -> None:
-    """Say what is missing before the first draw, not after the last."""
+    """Refuse missing packages before the first draw, not after the last."""
     for module in ("zarr", "tomli_w"):
         check_installed(module, "cli")
     for module in ("arviz_stats", *["matplotlib"] * report):
@@ -164,18 +164,18 @@ def _sample(config: Config, job: Job, resume: bool, quiet: bool, runtime: Device
 
 
 def _differences(config: Config) -> str:
-    """What makes this another run than the one in the folder, by the configuration that is kept with it."""
+    """Say what makes this another run than the one in the folder, by the configuration that is kept with it."""
     kept = config.out / CONFIG
     try:
         lines = differences(read_config(kept), config)
-    except (OSError, ValueError):  # there is none, or none of this version's
+    except (OSError, ValueError):  # there is no such file, or it is of another version
         return ""
     shown = lines if len(lines) <= MOST_LINES else [*lines[:MOST_LINES], "..."]
     return "".join([f"\n{kept} has other values:", *(f"\n  {line}" for line in shown)]) if lines else ""
 
 
 def _finish(config: Config, job: Job, done: Run, report: bool) -> dict[str, str]:
-    """Scores and page; where everything is."""
+    """Save the configuration, compute the scores, write the page, and return where everything is."""
     _save(config)
     if job.data.test is not None:
         if job.posterior.task is None:
@@ -190,7 +190,7 @@ def _finish(config: Config, job: Job, done: Run, report: bool) -> dict[str, str]
 
 
 def _save(config: Config) -> None:
-    """A copy of the configuration with the run, with which it can be repeated."""
+    """Write a copy of the configuration to the run's folder, with which the run can be repeated."""
     folder, out, here = config.folder.resolve(), config.out.resolve(), Path.cwd()
     if folder.is_relative_to(here) and out.is_relative_to(here):  # then they are moved together
         folder = Path(os.path.relpath(folder, out))
@@ -199,7 +199,7 @@ def _save(config: Config) -> None:
 
 
 def _what_now(folder: Path, options: str) -> str:
-    """After an interruption, or any other mishap."""
+    """Return how to go on after an interruption, or any other failure; nothing if nothing was saved."""
     if not (folder / CONFIG).exists():
         return ""
     return (

@@ -1,4 +1,4 @@
-"""`consilience status`"""
+"""The command `consilience status`: the state of all agents of a run."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def status(
 
 
 def agent_folders(folder: Path) -> dict[str, Path]:
-    """The agents of a provisioned folder, in their order; or the one whose folder it is."""
+    """Return the folders of all agents in a provisioned folder, in their order, or of the one whose folder it is."""
     if not folder.is_dir():
         raise FileNotFoundError(f"there is no folder {folder}. consilience init makes it.")
     observer = folder / OBSERVER / OBSERVER_FILE
@@ -68,9 +68,7 @@ def agent_folders(folder: Path) -> dict[str, Path]:
 
 
 def _in_folder(folder: Path) -> dict[str, Any] | None:
-    """What the agents there have said last, put together: each knows best of itself. Where they have been handed out,
-    and the observer is still there, they are asked.
-    """
+    """Return what the agents in a folder have said last; if there is nothing, but an observer, ask them."""
     is_observed = (folder / OBSERVER / OBSERVER_FILE).exists()
     places = [] if is_observed and not any(folder.glob(f"*/{AGENT}")) else [*agent_folders(folder).values()]
     told = [json.loads(path.read_text(encoding="utf-8")) for place in places if (path := place / STATUS).exists()]
@@ -81,6 +79,7 @@ def _in_folder(folder: Path) -> dict[str, Any] | None:
     agents = {name: dict(agent) for name, agent in newest["agents"].items()}
     for status in told:
         own = status["agents"][status["told_by"]]
+        # Each agent knows best of itself.
         agents[status["told_by"]] = {**own, "seconds_ago": round(now - status["time"], 1)}
     return {**newest, "agents": agents}
 
@@ -95,7 +94,7 @@ def _at_endpoint(endpoint: str, observer: Path | None) -> dict[str, Any] | None:
 
 
 def _asked(observer: Path, endpoint: str | None = None) -> dict[str, Any] | None:
-    """What the agent at an endpoint says, or the first of all that answers."""
+    """Ask the agent at an endpoint how the run is, or all until one answers; return None where none does."""
     from ..runtimes.peers.session import Credentials, ask
 
     known = read_observer(observer / OBSERVER_FILE if observer.is_dir() else observer)
@@ -109,7 +108,7 @@ def _asked(observer: Path, endpoint: str | None = None) -> dict[str, Any] | None
 
 
 def status_text(status: Mapping[str, Any]) -> str:
-    """A line for each agent."""
+    """Return a run's status as text, with a line for each agent."""
     from ..peering.status import described
 
     width = max(map(len, status["agents"]))

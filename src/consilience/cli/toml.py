@@ -1,4 +1,4 @@
-"""TOML: a file's tables, and single values from the command line."""
+"""Read TOML: a file's tables, and single values from the command line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .ending import no_file
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Its tables; refused with the line at fault."""
+    """Read the tables of a TOML file; refuse what is not TOML with the line at fault."""
     if not path.is_file():
         raise no_file(path, ".toml")
     try:
@@ -25,9 +25,9 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def apply_change(tables: dict[str, Any], change: str) -> None:
-    """Set one key, written as on the command line: `run.seed=3`. Its value is TOML's, and text may go without quotes.
+    """Set one key of `tables`, written as on the command line: `run.seed=3`.
 
-    A whole table is replaced by `sampler={name = "dula", step_size = 1e-3}`.
+    The value is TOML; text may go without quotes. `sampler={name = "dula", step_size = 1e-3}` replaces a whole table.
     """
     key, equals, text = change.partition("=")
     place = [part.strip() for part in key.split(".")]
@@ -52,7 +52,7 @@ def _value(change: str, text: str) -> Any:
 
 
 def _at_fault(path: Path, text: str, error: str) -> str:
-    """Which line is not TOML, and how it could be written."""
+    """Say which line is not TOML, and how it could be written."""
     found = re.fullmatch(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", error, re.DOTALL)
     if found is None:
         return f"{path} is not TOML: {error}."

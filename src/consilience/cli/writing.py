@@ -1,4 +1,4 @@
-"""Where commands may write: looked at before the first draw, and not after the last."""
+"""Checks that commands can write their output: made before the first draw, and not after the last."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 
 def check_folder(folder: Path, fix: str) -> None:
-    """Refuse a folder that is not there and cannot be made, or that takes no files. Nothing is left there.
+    """Refuse a folder that is not there and cannot be made, or that takes no files; leave nothing there.
 
     Args:
-      fix: what to write to name another one, "--out DIR".
+      fix: what to write to name another one, such as "--out DIR", for the message.
     """
     try:
         there = next(place for place in (folder, *folder.parents) if place.exists())

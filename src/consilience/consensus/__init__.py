@@ -1,4 +1,4 @@
-"""How neighbours agree: rounds of gossip over the edges of a network, exact sums over a tree."""
+"""Consensus among agents: rounds of gossip over the edges of a network, exact sums over a tree."""
 
 from .alone import Alone
 from .edges import EdgeLists, edge_lists, no_edges

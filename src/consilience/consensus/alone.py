@@ -1,4 +1,4 @@
-"""`Neighbors` of an agent that has none."""
+"""`Alone`: the implementation of `Neighbors` for a single agent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ D = TypeVar("D")
 
 
 class Alone:
-    """A network of one: the mean and the sum are what the agent has itself, and nothing is sent."""
+    """`Neighbors` on a network of one agent: the mean and the sum are its own value, and nothing is sent."""
 
     size = 1
 
@@ -44,7 +44,7 @@ class Alone:
 
 
 class Unsent(nullcontext):
-    """Code in a loop that sends nothing."""
+    """A `Repeated` that counts nothing."""
 
     def times(self, count: int | jax.Array) -> None:
-        """Nothing to count."""
+        """Ignore `count`, because nothing is counted."""

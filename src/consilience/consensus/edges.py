@@ -27,7 +27,7 @@ FUSED_DEGREE = 8  # up to here XLA fuses the whole sum over neighbours into one 
 
 
 class Block(NamedTuple):
-    """The agents of one degree k."""
+    """Neighbours and weights of all agents that have the same degree k."""
 
     agents: AnyArray  # (n,)
     neighbors: AnyArray  # (n, k), ascending in each row
@@ -38,11 +38,11 @@ class EdgeLists(NamedTuple):
     """Every agent's neighbours and weights, as arrays that may be arguments of a jitted function."""
 
     blocks: tuple[Block, ...]
-    row: AnyArray  # (m,): where agent i stands when the blocks are laid end to end
+    row: AnyArray  # (m,): the row of agent i when the blocks are laid end to end
 
 
 def edge_lists(network: Network) -> EdgeLists:
-    """The edges of `network`, by blocks of equal degree."""
+    """Return the edges of `network`, in blocks of agents of equal degree."""
     pairs = np.array(network.edges, dtype=int).reshape(-1, 2)
     source, target = np.concatenate([pairs, pairs[:, ::-1]]).T
     order = np.lexsort((target, source))  # by agent, its neighbours ascending
@@ -59,12 +59,12 @@ def edge_lists(network: Network) -> EdgeLists:
 
 
 def no_edges(size: int) -> EdgeLists:
-    """So many agents, none of which gossips."""
+    """Return empty edge lists for `size` agents, none of which gossips."""
     return EdgeLists((), jnp.asarray(np.arange(size)))
 
 
 def flow(lists: EdgeLists, x: jax.Array, *, weighted: bool) -> jax.Array:
-    """Σ_j w_ij (x_j - x_i) for all agents at once, rows in the order of the blocks: agent i's is `lists.row[i]`.
+    """Compute Σ_j w_ij (x_j - x_i) for all agents at once, in the order of the blocks: row `lists.row[i]` is agent i's.
 
     `x` is (m, ...). With `weighted=False` every w_ij is one.
     """
@@ -72,7 +72,7 @@ def flow(lists: EdgeLists, x: jax.Array, *, weighted: bool) -> jax.Array:
 
 
 def take(x: AnyArray, index: AnyArray) -> jax.Array:
-    """x[index], without the bounds checks that indices of our own making do not need."""
+    """Return x[index] without bounds checks, which indices made by this package do not need."""
     return jnp.asarray(x).at[index].get(mode="promise_in_bounds")
 
 

@@ -19,15 +19,15 @@ SHORT = 4
 
 
 def gossip(flow: Callable[[T], T], x: T, rounds: int | jax.Array) -> T:
-    """W^s x for s = `rounds`: nothing is added in between.
+    """Compute W^s x for s = `rounds`, with nothing added between the rounds.
 
-    `rounds` may be a traced number, as a schedule gives it; a small constant one costs no loop.
+    `rounds` may be a traced number, as a schedule gives it; up to four constant rounds are unrolled.
     """
     return loop(rounds, lambda _, value: jax.tree.map(jnp.add, value, flow(value)), x, written_out=SHORT)
 
 
 def relaxed_gossip(flow: Callable[[T], T], x: T, factors: jax.Array) -> T:
-    """Π_k (I + c_k (W - I)) x for c = `factors`, the first factor applied first."""
+    """Compute Π_k (I + c_k (W - I)) x for c = `factors`, the first factor applied first."""
 
     def one_round(k: int | jax.Array, value: T) -> T:
         return jax.tree.map(lambda old, gain: old + factors[k].astype(old.dtype) * gain, value, flow(value))

@@ -1,4 +1,4 @@
-"""A loop that is written out when it is short."""
+"""A loop for compiled code that is unrolled when it is short."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def loop(count: int | jax.Array, body: Callable[[Any, T], T], start: T, *, written_out: int) -> T:
-    """`lax.fori_loop(0, count, body, start)`; a constant `count` of at most `written_out` costs no loop."""
+    """Run `lax.fori_loop(0, count, body, start)`, unrolled if `count` is a constant of at most `written_out`."""
     if isinstance(count, int) and count <= written_out:
         for k in range(count):
             start = body(k, start)

@@ -1,1 +1,1 @@
-"""Whole experiments: data, model, runs, table."""
+"""The paper's experiments, reproduced, and that of `consilience demo`: data, models, runs, tables and figures."""

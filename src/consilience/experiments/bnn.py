@@ -1,4 +1,4 @@
-"""Two agents with five digits each and a neural network: section 4.4 of the paper, *Bayesian Neural Networks*.
+"""A Bayesian neural network, two agents with five digits each: section 4.4 of the paper, *Bayesian Neural Networks*.
 
 The network is 784-100-10 with SELU between the layers. The settings of `published` are those of appendix C (ε = 7e-5,
 prior precision 10, no Metropolis step for 2000 iterations, 5·10⁵ iterations, one round each, start at zero); all others
@@ -34,9 +34,9 @@ from .running import RUNNING_ACCURACY, RUNNING_NLL, RunningClasses, some_paramet
 
 AGENTS, CLASSES = 2, 10
 PRIOR_PRECISION = 10.0
-MNIST_NUMBERS = 60_000 * 784  # pixels: what Σ|x|² is when their sd is one
+MNIST_NUMBERS = 60_000 * 784  # pixels in MNIST; also Σ|x|², when pixels have mean 0 and sd 1
 ADAM_STEPS, ADAM_STEP_SIZE = 1000, 3e-3
-LEAPFROG_STEPS = {SMALL: 30, PAPER_SCALE: 200}  # of hmc
+LEAPFROG_STEPS = {SMALL: 30, PAPER_SCALE: 200}  # of the method hmc, by scale
 UNSEEN = Score("unseen accuracy", 0.005, True, 2, percent=True)
 WORST = Score("worst agent's accuracy", 0.005, True, 2, percent=True)
 WORST_NLL = Score("worst agent's NLL", 0.02, False, 3)
@@ -79,8 +79,8 @@ def zeros(inputs: int, hidden: int) -> Params:
 
 
 def near_maximum(posterior: Posterior, data: Batch, like: Params, steps: int = ADAM_STEPS) -> Params:
-    """Parameters near a maximum of the posterior: Adam with a decaying step, from small random weights."""
-    import optax  # type: ignore[import-untyped]  # which BlackJAX brings
+    """Find parameters near a maximum of the posterior: Adam with a decaying step, from small random weights."""
+    import optax  # type: ignore[import-untyped]  # a dependency of BlackJAX
 
     rows = len(data["y"])
     optimiser = optax.adam(optax.cosine_decay_schedule(ADAM_STEP_SIZE, steps))
@@ -160,7 +160,7 @@ def conduct(options: Options, seeds: int) -> Findings:
 
 
 def _floors(posterior: Posterior, pair: Target, start: Params, rows: list[Row], seeds: int) -> tuple[Floor, ...]:
-    """How near the two samplers that matter are to their bare derivatives."""
+    """Compare the times that `published` and `hmc` take with those of their bare derivatives."""
     by_name = {row.name: row for row in rows}
 
     def floor(what: str, name: str, derivative: Derivative, steps: int = 1) -> Floor:
@@ -174,12 +174,12 @@ def _floors(posterior: Posterior, pair: Target, start: Params, rows: list[Row], 
 
 
 def wider(train: Batch) -> float:
-    """By how much the posterior of these normalised images is wider than that of MNIST's, as `images` reckons it."""
+    """Return by how much the posterior of these normalised images is wider than MNIST's, computed as in `images`."""
     return float(MNIST_NUMBERS / train["x"].size) ** 0.5
 
 
 def _methods(scale: float, pair: Target, pooled: Target, maximum: Params, options: Options) -> tuple[Method, ...]:
-    """The table's lines; `scale` is that of the steps."""
+    """Return the methods of the table; `scale` multiplies their step sizes, and its square that of D-ULA."""
     draws, thin = (300, 20) if options.is_small else (5000, 100)
     ours = partial(Method, source=OURS, num_samples=300 if options.is_small else 1000, thin=20, init=maximum)
     trajectories = HMC(num_integration_steps=LEAPFROG_STEPS[options.scale], inverse_mass_matrix=1.0)
@@ -195,7 +195,7 @@ def _methods(scale: float, pair: Target, pooled: Target, maximum: Params, option
 
 
 def figure(record: Record, path: Path) -> None:
-    """Cumulative scores, and confidence against accuracy."""
+    """Draw cumulative scores, and confidence against accuracy, to `path`."""
     drawing, (accuracy, nll, reliability) = canvas(3, 4.9, 4.2)
     for ax, score in ((accuracy, "accuracy"), (nll, "NLL")):
         draw_curves(ax, record, score)

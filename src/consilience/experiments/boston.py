@@ -1,4 +1,4 @@
-"""Four agents with three or four features each: section 4.2 of the paper, *Linear Regression*.
+"""Linear regression over four agents with three or four features each: section 4.2 of the paper, *Linear Regression*.
 
 Every agent has all prices and its own features, the others set to zero. So the agents sample Π_i lik(Y | X_i) · prior,
 not the posterior of whole rows. Both are normal, and known exactly: precision λI + τ Σ_i X_iᵀX_i, mean that times
@@ -63,7 +63,7 @@ CLAIMS = (
 
 
 def table(is_small: bool) -> tuple[Batch, Batch, str]:
-    """Training and test rows, standardised, and what they are."""
+    """Return standardised training and test rows, and a description of the data."""
     if is_small and not data.found("boston"):
         x, y = require("sklearn.datasets", "demo").load_diabetes(return_X_y=True, scaled=False)
         whole, source = {"x": x, "y": y}, "scikit-learn's diabetes data"
@@ -88,7 +88,7 @@ def predicted(params: Params, x: jax.Array) -> jax.Array:
 
 
 def exact(shards: Sequence[Batch]) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variances of what the shards' owners sample: (1 + features,) each, the constant first."""
+    """Return exact mean and variances of what agents with these shards sample: (1 + features,) each, constant first."""
     rows = [np.column_stack([np.ones(len(one["y"])), one["x"]]).astype(float) for one in shards]
     precision = PRIOR_PRECISION * np.eye(rows[0].shape[1])
     precision += LIKELIHOOD_PRECISION * sum(x.T @ x for x in rows)
@@ -109,7 +109,7 @@ def conduct(options: Options, seeds: int) -> Findings:
     seen = jnp.stack([test["x"], *(one["x"] for one in shard(test, AGENTS, by="features", blocks=blocks))])
 
     def prices(params: Params) -> jax.Array:
-        """From whole rows, and from what each agent sees of them."""
+        """Predict prices from whole rows, and from what each agent sees of them."""
         return jax.vmap(predicted, in_axes=(None, 0))(params, seen)
 
     def watch(mean: jax.Array) -> dict[str, jax.Array]:
@@ -169,7 +169,7 @@ def conduct(options: Options, seeds: int) -> Findings:
 
 
 def _warning(errors: dict[str, float]) -> list[str]:
-    """Where the agents' target is a bad one to predict from: then a low error is no merit of a sampler."""
+    """Return a note where the agents' target is bad to predict from: then a low error is no merit of a sampler."""
     block_error = errors[f"exact, {BLOCKS}"]
     if block_error < 1:
         return []
@@ -181,7 +181,7 @@ def _warning(errors: dict[str, float]) -> list[str]:
 
 
 def figure(record: Record, path: Path) -> None:
-    """Cumulative test MSE; dotted across, what exact posteriors would give."""
+    """Draw the cumulative test MSE to `path`; dotted lines across are that of the exact posteriors."""
     drawing, (whole, own_features) = canvas(2, 5.6, 4.4)
     draw_curves(whole, record, MSE.name)
     low, high = whole.get_ylim()

@@ -1,4 +1,4 @@
-"""All experiments, by the name that `consilience reproduce` knows them by."""
+"""The experiments of `consilience reproduce`, by name."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ lower is better) is known up to e = 2 √(σ_a²/n_a + σ_b²/n_b). With a toler
     a and b are similar     ⇔  |d| + e ≤ t     and are not ⇔  |d| - e > t
     a is no worse than b    ⇔  -d + e ≤ t      and is      ⇔  -d - e > t
 
-and whatever is neither is undecided. With one seed there is no σ, and e is what makes d > t the least that is better.
+and whatever is neither is undecided. With one seed there is no σ: e is then t in the first line, and 0 in the others.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ STANDARD_ERRORS = 2
 
 
 class Score(NamedTuple):
-    """How a score is compared and written.
+    """A score by name: how its values are compared and written.
 
     Attributes:
-      tolerance: below which a difference is of no account.
+      tolerance: size below which a difference does not count.
     """
 
     name: str
@@ -51,11 +51,11 @@ MSE = Score("MSE", 0.01, False, 4)
 
 class Evidence(NamedTuple):
     measured: str
-    holds: bool | None  # None: it cannot be told
+    holds: bool | None  # None: undecided
 
 
 class Exact(NamedTuple):
-    """Something to compare a method with: scores that are known, or measured otherwise."""
+    """Reference scores to compare a method with: known exactly, or measured in another way."""
 
     name: str
     scores: dict[str, list[float]]
@@ -64,7 +64,7 @@ class Exact(NamedTuple):
         return float(np.mean(self.scores[score]))
 
     def sd(self, score: str) -> float:
-        """Zero where the score is known."""
+        """Return a score's sd over its values; zero where there is one value, which is known exactly."""
         return float(np.std(self.scores[score], ddof=1)) if len(self.scores[score]) > 1 else 0.0
 
 
@@ -74,16 +74,16 @@ Judge = Callable[[Rows], Evidence]
 
 @dataclass(frozen=True)
 class Claim:
-    """What is said, by whom, and how to find out."""
+    """A statement about methods, its source, and the rule that decides it."""
 
     text: str
     source: str
     judge: Judge
-    scales: tuple[str, ...] = SCALES  # at which it is made
+    scales: tuple[str, ...] = SCALES  # scales at which the claim is made
 
 
 def judge(claims: Sequence[Claim], rows: Sequence[Row | Exact], options: Options) -> list[Judged]:
-    """What the rows say of the claims; nothing is decided by a quick look."""
+    """Decide the claims from the rows; all are undecided with `options.quick`."""
     by_name = {row.name: row for row in rows}
     found = [(claim, claim.judge(by_name)) for claim in claims if options.scale in claim.scales]
     return [
@@ -93,7 +93,7 @@ def judge(claims: Sequence[Claim], rows: Sequence[Row | Exact], options: Options
 
 
 def better(score: Score, one: str, *others: str) -> Judge:
-    """Whether `one` is better than each of the others, beyond what seeds explain."""
+    """Return a rule that tells whether `one` is better than each of the others, beyond what seeds explain."""
 
     def than(a: Row | Exact, b: Row | Exact) -> bool | None:
         ahead, error = _ahead(score, a, b), _error(score, a, b)
@@ -107,7 +107,7 @@ def better(score: Score, one: str, *others: str) -> Judge:
 
 
 def similar(score: Score, one: str, other: str, tolerance: float | None = None) -> Judge:
-    """Whether the two differ by no more than the score's tolerance, or another."""
+    """Return a rule that tells whether two methods differ by no more than the score's tolerance, or `tolerance`."""
     limit = score.tolerance if tolerance is None else tolerance
 
     def decide(rows: Rows) -> Evidence:
@@ -120,7 +120,7 @@ def similar(score: Score, one: str, other: str, tolerance: float | None = None) 
 
 
 def no_worse(score: Score, one: str, other: str) -> Judge:
-    """Whether `one` falls behind `other` by no more than the score's tolerance."""
+    """Return a rule that tells whether `one` falls behind `other` by no more than the score's tolerance."""
 
     def decide(rows: Rows) -> Evidence:
         a, b = rows[one], rows[other]
@@ -133,7 +133,7 @@ def no_worse(score: Score, one: str, other: str) -> Judge:
 
 
 def at_least(score: Score, one: str, limit: float) -> Judge:
-    """Whether the worst seed reaches `limit`: it has to be at most that, where lower is better."""
+    """Return a rule that tells whether the worst seed reaches `limit`: at most that, where lower is better."""
 
     def decide(rows: Rows) -> Evidence:
         values = rows[one].scores[score.name]
@@ -146,7 +146,7 @@ def at_least(score: Score, one: str, limit: float) -> Judge:
 
 
 def both(*parts: Judge) -> Judge:
-    """All of them."""
+    """Return a rule that tells whether all of `parts` hold."""
 
     def decide(rows: Rows) -> Evidence:
         found = [part(rows) for part in parts]
@@ -156,7 +156,7 @@ def both(*parts: Judge) -> Judge:
 
 
 def beside(score: Score, *rows: Row | Exact) -> str:
-    """The methods' figures, with their spread over seeds."""
+    """Return the methods' mean scores, with their sds over seeds, as text."""
     return f"{score.name}: " + ", ".join(f"{row.name} {with_spread(score, row)}" for row in rows)
 
 
@@ -166,12 +166,12 @@ def with_spread(score: Score, row: Row | Exact) -> str:
 
 
 def _ahead(score: Score, a: Row | Exact, b: Row | Exact) -> float:
-    """By how much the first is better."""
+    """Return by how much `a` is better than `b`."""
     return (a.mean(score.name) - b.mean(score.name)) * (1 if score.higher_is_better else -1)
 
 
 def _error(score: Score, a: Row | Exact, b: Row | Exact, unknown: float | None = None) -> float:
-    """Of the difference of two means, so many standard errors; `unknown`, or the tolerance, where there is one seed."""
+    """Return STANDARD_ERRORS times the error of a difference of means; `unknown`, or the tolerance, with one seed."""
     error = STANDARD_ERRORS * np.sqrt(sum(row.sd(score.name) ** 2 / len(row.scores[score.name]) for row in (a, b)))
     return float(error) if not np.isnan(error) else score.tolerance if unknown is None else unknown
 
@@ -181,6 +181,6 @@ def _decided(yes: bool, no: bool) -> bool | None:
 
 
 def _all(verdicts: Iterable[bool | None]) -> bool | None:
-    """Whether all hold; that one does not decides, that one is undecided leaves it open."""
+    """Tell whether all verdicts hold: False if one is False, else None if one is undecided."""
     found = list(verdicts)
     return False if False in found else None if None in found else True

@@ -1,4 +1,4 @@
-"""The figure of most experiments: scores of all draws so far, with bands of one sd over the seeds."""
+"""The figure of most experiments: cumulative scores, of all draws so far, with bands of one sd over the seeds."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ COLOURS = {
     "hmc": GREEN,
 }
 SHORT = 0.25
-SHOWN_FROM = 0.02  # of a run: before, curves are at what they started from
+SHOWN_FROM = 0.02  # share of the longest run that is not shown: curves are still near the start there
 
 
 def canvas(panels: int, width: float = 5.2, height: float = 4.2) -> tuple[Any, Any]:
-    """A figure with so many panels side by side."""
+    """Make a figure with `panels` panels side by side; return it and its axes."""
     matplotlib = require("matplotlib", "report")
     matplotlib.use("Agg")  # a file is written, no window opened
     plt = require("matplotlib.pyplot", "report")
@@ -45,10 +45,10 @@ def colour(name: str) -> str:
 
 
 def curves_figure(record: Record, path: Path, scores: Mapping[str, str]) -> None:
-    """Write the figure: one panel a score, given with the name of its axis.
+    """Draw cumulative scores to `path`: one panel for each of `scores`, which maps scores to names of axes.
 
     Methods with the paper's settings are solid lines, ours dashed. Those with less than SHORT of the longest run's
-    iterations, such as trajectories with many gradients in each, are dotted lines across, at what they end with.
+    iterations, such as trajectories with many gradients in each, are dotted lines across, at their final score.
     """
     figure, axes = canvas(len(scores))
     for ax, (score, label) in zip(axes, scores.items(), strict=True):
@@ -77,7 +77,7 @@ def draw_curves(ax: Any, record: Record, score: str) -> None:
 
 
 def _draw_curve(ax: Any, row: Row, score: str, look: dict[str, Any], start: float) -> np.ndarray:
-    """Draw it; returns the values that are in sight."""
+    """Draw a method's curve and its band; return the means from iteration `start` on."""
     curve = row.curves[score]
     at, mean, sd = (np.array(values, dtype=float) for values in (curve.iterations, curve.mean, curve.sd))
     ax.plot(at, mean, label=label_of(row, score), **look)
@@ -86,5 +86,5 @@ def _draw_curve(ax: Any, row: Row, score: str, look: dict[str, Any], start: floa
 
 
 def label_of(row: Row, score: str | None = None) -> str:
-    """The method, whose settings it has, and its score in the end."""
+    """Return the legend's text: the method, the source of its settings, and its mean score if asked for."""
     return f"{row.name} ({row.source})" + ("" if score is None else f": {row.mean(score):.3f}")

@@ -1,8 +1,8 @@
 """The data sets behind the paper's experiments: MNIST, Fashion-MNIST and Boston housing.
 
 Files are looked for in the folder that the environment variable CONSILIENCE_DATA names, then in the cache
-($XDG_CACHE_HOME/consilience or ~/.cache/consilience), and else downloaded into the cache. Both folders have the layout
-of the names in CHECKSUMS.
+($XDG_CACHE_HOME/consilience or ~/.cache/consilience), and else downloaded into the cache. In both folders, files have
+the paths that are in CHECKSUMS.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ CHECKSUMS = {  # sha256 of the decompressed content
 
 
 def mnist() -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """60 000 handwritten digits to train on and 10 000 to test: "x", (n, 784) pixels in [0, 1], and "y", the digit."""
+    """Load MNIST's 60 000 training and 10 000 test digits: "x", (n, 784) pixels in [0, 1], and "y", the digit."""
     files = _contents("mnist")
     return _images(files, "mnist/train"), _images(files, "mnist/t10k")
 
 
 def fashion_mnist() -> dict[str, np.ndarray]:
-    """The 10 000 test images of Fashion-MNIST, in MNIST's form: what a classifier of digits should not be sure of."""
+    """Load Fashion-MNIST's 10 000 test images, in MNIST's form: a classifier of digits should not be sure of them."""
     return _images(_contents("fashion-mnist"), "fashion-mnist/t10k")
 
 
 def boston() -> dict[str, np.ndarray]:
-    """506 districts of Boston: "x", (506, 13) features, unscaled, and "y", the median price in 1000 dollars (MEDV)."""
+    """Load Boston housing, 506 districts: "x", (506, 13) raw features, and "y", median price in 1000 dollars (MEDV)."""
     (table,) = _contents("boston").values()
     rows = np.loadtxt(BytesIO(table), dtype=np.float32, delimiter=",", skiprows=2)  # a line of counts, and the header
     return {"x": rows[:, :-1], "y": rows[:, -1]}
 
 
 def found(name: str) -> bool:
-    """Whether "mnist", "fashion-mnist" or "boston" can be loaded without downloading. Files are not looked into."""
+    """Tell whether "mnist", "fashion-mnist" or "boston" can be loaded without downloading. Files are not opened."""
     return not _missing(name)
 
 
@@ -66,7 +66,7 @@ def _missing(name: str) -> list[str]:
 
 
 def _path(file: str) -> Path:
-    """Where a file is, or is to be downloaded to."""
+    """Return the path where a file is, or is to be downloaded to."""
     folder = _folder()
     return folder / file if folder is not None and (folder / file).is_file() else cache_folder() / file
 
@@ -85,7 +85,7 @@ def _folder() -> Path | None:
 
 
 def fetch(name: str) -> None:
-    """Download what is missing of a data set, so that it can be loaded later."""
+    """Download the missing files of a data set, so that it can be loaded later."""
     for file in _missing(name):
         try:
             download(_path(file), [mirror + Path(file).name for mirror in MIRRORS[name]], CHECKSUMS[file])
@@ -94,7 +94,7 @@ def fetch(name: str) -> None:
 
 
 def _contents(name: str) -> dict[str, bytes]:
-    """What is in each file of a data set."""
+    """Return the decompressed content of each file of a data set, after downloading what is missing."""
     fetch(name)
     return {file: _read(file) for file in CHECKSUMS if file.startswith(f"{name}/")}
 
@@ -127,7 +127,7 @@ def _images(files: dict[str, bytes], part: str) -> dict[str, np.ndarray]:
 
 
 def _idx(raw: bytes) -> np.ndarray:
-    """An array of bytes: two zeros, the type, the number of axes, their lengths in 4 bytes each, and the values."""
+    """Read an IDX file of bytes: two zeros, the type, the number of axes, their lengths in 4 bytes each, and values."""
     axes = raw[3]
     shape = np.frombuffer(raw, ">u4", axes, offset=4)
     return np.frombuffer(raw, np.uint8, offset=4 + 4 * axes).reshape(shape)

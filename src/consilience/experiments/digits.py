@@ -1,4 +1,4 @@
-"""Five agents on a ring, two digit classes each: the experiment behind `consilience demo`.
+"""The experiment of `consilience demo`: digits, five agents on a ring, two classes each.
 
 Every agent ends up classifying all ten digits, eight of which it never saw. How sure it is, depends on the sampler: the
 spread of each one's draws is compared with that of a long exact run on the pooled data.
@@ -23,12 +23,12 @@ from .logistic import CLASSES, logits
 
 AGENTS = 5
 PRIOR_PRECISION = 10.0
-ESS_STRIDE = 25  # every 25th parameter tells how far a chain has mixed
+ESS_STRIDE = 25  # the ESS is computed for every 25th parameter
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How long to run: those that make one step an iteration, NUTS, and the reference."""
+    """Lengths of the runs: of samplers that make one step an iteration, of NUTS, and of the reference."""
 
     num_samples: int = 1000
     num_warmup: int = 5000
@@ -46,10 +46,10 @@ class Row:
 
     Attributes:
       accuracy: on test images of all ten classes, averaged over agents.
-      worst_accuracy: of the worst agent.
+      worst_accuracy: accuracy of the worst agent.
       nll: negative log-likelihood per test image, averaged over agents.
       variance_ratio: variance of the draws over the reference's, averaged over parameters and agents.
-      ess: effective number of draws, bulk: the median of every ESS_STRIDE-th parameter on agent 0.
+      ess: bulk effective sample size: the median over every ESS_STRIDE-th parameter on agent 0.
     """
 
     sampler: str
@@ -68,9 +68,9 @@ class Row:
 @dataclass(frozen=True)
 class Outcome:
     network: Network
-    classes: list[list[int]]  # each agent's
+    classes: list[list[int]]  # of each agent
     rows: list[Row]
-    runs: dict[str, Run]  # by the row's sampler
+    runs: dict[str, Run]  # by the name of the sampler in its row
     reference: Run
 
 
@@ -127,12 +127,12 @@ def digits(scale: Scale | None = None, seed: int = 0, progress: bool = True) -> 
 
 
 def variances(run: Run) -> np.ndarray:
-    """The variance of every parameter over chains and draws, averaged over agents."""
+    """Return the variance of every parameter over chains and draws, averaged over agents."""
     return run.positions.var(axis=(0, 1), dtype=float).mean(axis=0)
 
 
 def typical_ess(run: Run) -> float:
-    """The median bulk ESS of every ESS_STRIDE-th parameter on agent 0."""
+    """Return the median bulk ESS of every ESS_STRIDE-th parameter on agent 0."""
     some = run.positions[:, :, 0, ::ESS_STRIDE]
     stats = array_stats()
     return float(np.median(stats.ess(some, chain_axis=1, draw_axis=0, method="bulk")))

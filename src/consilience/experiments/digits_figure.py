@@ -1,4 +1,4 @@
-"""The figure of `consilience demo`: who holds what, and how sure each sampler is."""
+"""The figure of `consilience demo`: which digits each agent has, and how sure each sampler is."""
 
 from __future__ import annotations
 
@@ -79,6 +79,6 @@ def _variances(ax: Any, outcome: Outcome, shown: dict[str, Any], colours: dict[s
 
 
 def _density(draws: np.ndarray, grid: np.ndarray) -> np.ndarray:
-    """A Gaussian kernel estimate with Silverman's bandwidth."""
+    """Estimate the density of `draws` on `grid`, by Gaussian kernels with Silverman's bandwidth."""
     width = max(1.06 * draws.std() * len(draws) ** -0.2, 1e-12)
     return np.exp(-0.5 * ((grid[:, None] - draws) / width) ** 2).mean(axis=1) / (width * np.sqrt(2 * np.pi))

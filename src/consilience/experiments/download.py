@@ -1,4 +1,4 @@
-"""Files from whichever mirror answers: resumed where it broke off, checked, and whole when they appear."""
+"""Downloads from the first mirror that has a file: resumed where they broke off, checked, and written all at once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 
 
 def content(raw: bytes, sha256: str) -> bytes | None:
-    """What is in a file, decompressed if it is gzip; None if its checksum is another.
+    """Return a file's content, decompressed if it is gzip; None if its checksum is not `sha256`.
 
     The checksum is that of the decompressed bytes: compressing again makes another file of the same data.
     """
@@ -63,8 +63,8 @@ def download(path: Path, urls: Sequence[str], sha256: str) -> None:
 
 
 def _alone_in(folder: Path) -> IO[bytes]:
-    """The folder's lock, waited for while another process downloads into it."""
-    make_folder(folder)  # so that all `locked` can complain about is the other process
+    """Lock the folder, after waiting for any other process that downloads into it."""
+    make_folder(folder)  # so that a ValueError of `locked` can only mean another process
     while True:
         try:
             return locked(folder)
@@ -73,7 +73,7 @@ def _alone_in(folder: Path) -> IO[bytes]:
 
 
 def _fetch(url: str, part: Path, sha256: str) -> bytes:
-    """The file as `url` has it, checked; asked for again as long as each answer gets further than the one before."""
+    """Return the checked bytes of `url`, resuming in `part` as long as each answer gets further than the one before."""
     resumed = part.exists()
     while True:
         before = _size(part)
@@ -89,18 +89,18 @@ def _fetch(url: str, part: Path, sha256: str) -> bytes:
         part.unlink()
         if not resumed:
             raise ConnectionError("sent other bytes than the checksum's")
-        resumed = False  # what was there before may have been wrong: once more, all of it from here
+        resumed = False  # the part from before may have been wrong: download all of it once more
 
 
 def _append(url: str, part: Path) -> None:
-    """Get what `part` lacks, or all of it where the server does not know of ranges."""
+    """Download what `part` lacks, or the whole file where the server does not support ranges."""
     have = _size(part)
     try:
         response = urlopen(Request(url, headers={"Range": f"bytes={have}-"} if have else {}), timeout=TIMEOUT)
     except HTTPError as refusal:
         refusal.close()
         if refusal.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and have:
-            return  # there is nothing after what is there: it is all, or too much
+            return  # nothing follows what is there: the part is complete, or too long
         raise
     with response:
         if response.status != HTTPStatus.PARTIAL_CONTENT:
@@ -119,14 +119,14 @@ def _size(part: Path) -> int:
 
 
 def _short(failure: Exception) -> str:
-    """Without urllib's wrapping."""
+    """Return a failure's reason, without urllib's wrapping."""
     reason = failure if isinstance(failure, HTTPError) else getattr(failure, "reason", failure)
     return getattr(reason, "strerror", None) or str(reason)
 
 
 @contextmanager
 def _bar(url: str, total: int | None, done: int) -> Iterator[Report]:
-    """Shows how many of `total` bytes are there, `done` of them before; a line where there is no terminal."""
+    """Show how many of `total` bytes are there, `done` of them before; print one line where there is no terminal."""
     if not sys.stderr.isatty() or importlib.util.find_spec("rich") is None:
         print(f"downloading {url}", file=sys.stderr, flush=True)
         yield lambda count: None

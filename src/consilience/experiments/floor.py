@@ -1,4 +1,4 @@
-"""What a sampler's iterations take, beside the bare derivatives of the log density that they cannot do without."""
+"""Times of a sampler's iterations, beside those of the bare derivatives of the log density that they need."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from ..samplers.published import gradient_and_curvature
 from .methods import Target
 
 REPEATS = 200
-TRIFLE = 1e-9  # of a gradient, by which the point moves: each evaluation has to wait for the one before
+TRIFLE = 1e-9  # share of the gradient by which the point moves, so that each evaluation waits for the one before
 
 Derivative = Callable[[LogDensity, Vector], tuple[Any, Vector]]
 
 
 class Floor(NamedTuple):
-    """Milliseconds of a part of a sampler's work, and of the derivatives in it.
+    """Milliseconds that a part of a sampler's work takes (`measured`), and the derivatives in it alone (`bare`).
 
     Attributes:
-      what: the part is.
-      derivative: in words.
+      what: the part, in words.
+      derivative: the derivatives, in words.
     """
 
     what: str
@@ -35,7 +35,7 @@ class Floor(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Of the time that is spent on derivatives; above 1 where the sampler's code compiles better."""
+        """Share of the time that is spent on derivatives; above 1 where the sampler's code compiles better."""
         return self.bare / self.measured
 
     def said(self) -> str:
@@ -60,7 +60,7 @@ def gradient_and_product(logdensity: LogDensity, position: Vector) -> tuple[Any,
 def derivative_milliseconds(
     posterior: Posterior, target: Target, init: Params, derivative: Derivative, chains: int = 1
 ) -> float:
-    """One evaluation for all agents and chains, from a loop of them without anything else, compiled beforehand."""
+    """Measure one evaluation for all agents and chains, in a loop of nothing else that is compiled beforehand."""
     layout, size = Layout.of(init), target.network.size
     shards = stack_shards(target.shards, size)
 

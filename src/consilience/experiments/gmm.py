@@ -37,11 +37,11 @@ TRUTH = (0.0, 1.0)
 PRIOR_VARIANCES = np.array([10.0, 1.0])
 NOISE_VARIANCE = 2.0
 STEP_SIZE = 0.3
-EDGES = ((-2.5, 3.5), (-4.0, 4.0))  # of the table; the mass outside is below 1e-6
+EDGES = ((-2.5, 3.5), (-4.0, 4.0))  # of the grid; the mass outside is below 1e-6
 CELLS = 401
-REFERENCE_PAIRS = 20  # of samples, that say how far apart two are
+REFERENCE_PAIRS = 20  # of exact samples: how far apart two of them are
 COMPARED = 1000  # draws, for the distance to the reference
-OUTLYING = 0.01  # of the reference's draws have a lower density than the limit of the outlying region
+OUTLYING = 0.01  # share of the posterior's mass that is outlying: where its density is lowest
 SHOWN = 500  # draws, in the figure
 
 DISTANCE = Score("W₁", 0.05, False, 3)
@@ -89,12 +89,12 @@ def points() -> Batch:
 
 
 class Tabulated(NamedTuple):
-    """The posterior on a grid.
+    """The posterior, tabulated on a grid.
 
     Attributes:
       axes: the grid's values of θ₁ and of θ₂.
-      log_density: (θ₁, θ₂), up to a constant.
-      limit: of the log density, below which OUTLYING of the mass is.
+      log_density: of the cells, (θ₁, θ₂), up to a constant.
+      limit: log density below which OUTLYING of the mass is.
     """
 
     axes: tuple[np.ndarray, np.ndarray]
@@ -102,7 +102,7 @@ class Tabulated(NamedTuple):
     limit: float
 
     def draws(self, random: np.random.Generator, count: int) -> np.ndarray:
-        """Independent draws, (count, 2), spread evenly over their cells."""
+        """Draw `count` independent points, (count, 2), spread evenly over their cells."""
         mass = np.exp(self.log_density - self.log_density.max()).ravel()
         cells = random.choice(len(mass), count, p=mass / mass.sum())
         places = np.column_stack(np.divmod(cells, CELLS)) + random.uniform(-0.5, 0.5, (count, 2))
@@ -112,7 +112,7 @@ class Tabulated(NamedTuple):
 
     @property
     def positive_mass(self) -> float:
-        """Of θ₂ > 0."""
+        """Posterior mass of θ₂ > 0."""
         mass = np.exp(self.log_density - self.log_density.max()).sum(axis=0)
         return float(mass[self.axes[1] > 0].sum() / mass.sum())
 
@@ -128,7 +128,7 @@ def tabulated(data: Batch) -> Tabulated:
 
 
 def log_density_at(theta: np.ndarray, data: Batch) -> np.ndarray:
-    """Of the posterior, up to a constant, at each of `theta` (count, 2)."""
+    """Return the posterior's log density, up to a constant, at each of `theta` (count, 2)."""
 
     @jax.jit
     def of(one: jax.Array) -> jax.Array:
@@ -138,7 +138,7 @@ def log_density_at(theta: np.ndarray, data: Batch) -> np.ndarray:
 
 
 def distance(one: np.ndarray, other: np.ndarray) -> float:
-    """The Wasserstein distance W₁ of two samples of equal size: the mean distance of the best matching."""
+    """Return the Wasserstein distance W₁ of two samples of equal size: the mean distance of the best matching."""
     from scipy.optimize import linear_sum_assignment
     from scipy.spatial.distance import cdist
 
@@ -166,7 +166,7 @@ def conduct(options: Options, seeds: int) -> Findings:
     reference = known.draws(random, COMPARED)
 
     def measured(draws: np.ndarray) -> dict[str, float]:
-        """Of one seed's draws on agent 0, (draw, 2)."""
+        """Compute the scores of one seed's draws on agent 0, (draw, 2)."""
         some = draws[np.linspace(0, len(draws) - 1, COMPARED).astype(int)]
         return {
             DISTANCE.name: distance(some, reference),
@@ -215,7 +215,7 @@ def _some(draws: np.ndarray) -> list[list[float]]:
 
 
 def figure(record: Record, path: Path) -> None:
-    """Draws of every method over contours of the true log posterior."""
+    """Plot draws of every method over contours of the true log posterior, to `path`."""
     drawing, axes = canvas(len(record.rows), 3.1, 3.9)
     log_density = np.array(record.drawn["log_density"])
     for ax, row in zip(axes, record.rows, strict=True):

@@ -28,9 +28,9 @@ class Images:
     """Training and test images with labels, in pixels from 0 to 1.
 
     Attributes:
-      side: pixels.
-      source: what they are, in words.
-      curvature: κ/κ₀.
+      side: width and height of an image in pixels.
+      source: description of the images, in words.
+      curvature: κ/κ₀, as in the module's docstring.
     """
 
     train: Batch
@@ -40,20 +40,20 @@ class Images:
     curvature: float
 
     def step(self, of_paper: float) -> float:
-        """One of the paper's, for these images."""
+        """Scale one of the paper's step sizes to these images."""
         return of_paper / self.curvature**0.5
 
     def squared_step(self, of_paper: float) -> float:
-        """As `step`, where the paper's is a drift's, which is a step squared."""
+        """Scale one of the paper's step sizes of a drift, which is a step squared, to these images."""
         return of_paper / self.curvature
 
     def precision(self, of_paper: float) -> float:
-        """A prior's, for these images."""
+        """Scale one of the paper's prior precisions to these images."""
         return of_paper * self.curvature
 
 
 def images(is_small: bool) -> Images:
-    """MNIST, or the small stand-in that is at hand."""
+    """Load MNIST, or the small stand-in for it that is at hand."""
     if not is_small:
         train, test = data.mnist()
         source = f"MNIST, {len(train['y']):,} training and {len(test['y']):,} test images of 28 × 28 pixels"
@@ -63,23 +63,23 @@ def images(is_small: bool) -> Images:
 
 
 def square_sum(x: np.ndarray) -> float:
-    """κ = Σ_n |x_n|²."""
+    """Compute κ = Σ_n |x_n|²."""
     return float(np.square(x, dtype=float).sum())
 
 
 def strangers(found: Images, is_small: bool) -> tuple[np.ndarray, str]:
-    """Images of something else, and what they are."""
+    """Return images of something other than digits, and a description of them."""
     if not is_small:
         return data.fashion_mnist()["x"], "Fashion-MNIST, 10,000 images"
     if found.side == MNIST_SIDE // 2 and data.found("fashion-mnist"):
         return _halved(data.fashion_mnist()["x"][:SMALL_TEST_ROWS]), "Fashion-MNIST, as thumbnails"
-    # The same pixels in another order, one for all images: as bright as digits, and none.
+    # The same pixels in another order, one for all images: as bright as digits, but no digits.
     order = np.random.default_rng(1).permutation(found.side**2)
     return found.test["x"][:, order], "the test images with their pixels in another order"
 
 
 def normalised(like: np.ndarray, *arrays: np.ndarray) -> list[np.ndarray]:
-    """Pixels, scaled so that those of `like` have mean 0 and sd 1: for MNIST, 0.1307 is taken off and 0.3081 is one."""
+    """Scale pixels so that those of `like` have mean 0 and sd 1: for MNIST, (x - 0.1307) / 0.3081."""
     mean, sd = like.mean(dtype=float), like.std(dtype=float)
     return [((x - mean) / sd).astype(np.float32) for x in arrays]
 
@@ -97,13 +97,13 @@ def _thumbnails() -> tuple[Batch, Batch, int, str]:
 
 
 def _halved(x: np.ndarray) -> np.ndarray:
-    """Means of 2 × 2 pixels."""
+    """Halve the sides of images by averaging 2 × 2 pixels."""
     half = MNIST_SIDE // 2
     return x.reshape(-1, half, 2, half, 2).mean(axis=(2, 4), dtype=np.float32).reshape(len(x), half * half)
 
 
 def bundled_digits() -> tuple[Batch, Batch]:
-    """scikit-learn's 1797 digits of 8 × 8 pixels in [0, 1]: training and test part, split at random."""
+    """Load scikit-learn's 1797 digits of 8 × 8 pixels in [0, 1]: training and test part, split at random."""
     pixels, labels = require("sklearn.datasets", "demo").load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(labels))
     whole = {"x": (pixels / 16).astype(np.float32)[order], "y": labels.astype(np.int32)[order]}

@@ -1,4 +1,4 @@
-"""Softmax regression on images over a network: what the paper's two MNIST experiments share."""
+"""Softmax regression on images over a network, shared by the paper's two MNIST experiments."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def softmax_regression(images: Images) -> Posterior:
 
 
 def zeros(images: Images) -> Params:
-    """Where the paper starts."""
+    """Return parameters that are all zero, where the paper starts."""
     return {"w": np.zeros((images.side**2, CLASSES), np.float32), "b": np.zeros(CLASSES, np.float32)}
 
 
@@ -64,7 +64,7 @@ def run_logistic(
     """Run the methods on softmax regression, and measure them.
 
     Args:
-      references: for every target's name, the method that samples it exactly.
+      references: name of the method that samples a target exactly, by the target's name.
       views: what each agent sees of the test images, where that is not all.
     """
     posterior = softmax_regression(images)

@@ -1,4 +1,4 @@
-"""Methods: samplers with their settings, on a target, run as any user would run them, and what is read off the runs.
+"""Methods of an experiment: samplers with settings, on a target, run as any user would, and the rows of their results.
 
 An experiment's seeds are the chains of one run: they differ in all random numbers, and in nothing else.
 """
@@ -26,7 +26,7 @@ QUICKER, QUICK_DRAWS, QUICK_WARMUP = 100, 10, 20
 
 @dataclass(frozen=True)
 class Target:
-    """A posterior, as data on a network. Where features are split, agents do not sample what a pooled run does."""
+    """A posterior, as shards of data on a network. Where features are split, it is not that of a pooled run."""
 
     name: str
     shards: Sequence[Batch]
@@ -38,9 +38,9 @@ class Method:
     """One line of an experiment's table: a sampler with its settings, on a target.
 
     Attributes:
-      source: PAPER, where the settings are the paper's, AFTER_PAPER or OURS.
-      seeds: chains, where they are not the experiment's.
-      init: where it starts, where that is not the experiment's start.
+      source: where the settings come from: PAPER, AFTER_PAPER or OURS.
+      seeds: number of chains; None: the experiment's.
+      init: parameters to start from; None: the experiment's.
     """
 
     name: str
@@ -62,10 +62,10 @@ def run_all(
     init: Params,
     **averaged: Any,
 ) -> dict[str, Run]:
-    """Run the methods one after the other, as any user would, each with a folder of its own to go on from.
+    """Run the methods one after the other, as any user would, each in a folder of its own, from which it resumes.
 
     Args:
-      averaged: `keep`, `moments` and `watch` of `cs.sample`.
+      averaged: arguments `keep`, `moments` and `watch` of `cs.sample`.
     """
     return {
         method.name: sample(
@@ -93,7 +93,7 @@ def row_of(
     scores: Mapping[str, Sequence[float] | np.ndarray],
     curves: Mapping[str, Curve] | None = None,
 ) -> Row:
-    """What a table says of a run."""
+    """Make a method's row of the table from its run, its scores and its curves."""
     return Row(
         name=method.name,
         source=method.source,
@@ -114,17 +114,17 @@ def row_of(
 
 
 def _acceptance(sampler: Sampler, run: Run) -> float | None:
-    """Of the iterations with a Metropolis step, where the first ones have none."""
+    """Return the acceptance rate of the iterations with a Metropolis step, where the first ones have none."""
     free = getattr(sampler, "metropolis_after", 0)
     if not free or run.acceptance is None:
         return run.acceptance
     accepted = np.asarray(run.raw_stats["is_accepted"])
-    first = -(-max(0, free - (run.iterations - len(accepted) * run.thin)) // run.thin)  # draw with one throughout
+    first = -(-max(0, free - (run.iterations - len(accepted) * run.thin)) // run.thin)  # first adjusted draw
     return float(accepted[first:].mean(dtype=float)) if first < len(accepted) else None
 
 
 def settings(sampler: Sampler) -> str:
-    """Those that were given."""
+    """Return the sampler's settings that are not its defaults, as text."""
     given = ((one.name, getattr(sampler, one.name), one.default) for one in fields(sampler))  # type: ignore[arg-type]
     return ", ".join(f"{name}={_written(value)}" for name, value, default in given if value is not default)
 
@@ -135,7 +135,7 @@ def _written(value: Any) -> str:
 
 
 def curve_of(run: Run, values: np.ndarray) -> Curve:
-    """Of a score of all draws so far, (agent, chain, draw), at some of the draws: the first ones, and evenly spaced."""
+    """Make a curve of a cumulative score (agent, chain, draw), at some of the draws: the first, and evenly spaced."""
     draws = values.shape[-1]
     some = np.unique(
         np.concatenate([np.geomspace(1, draws, CURVE_POINTS), np.linspace(1, draws, CURVE_POINTS)]).round().astype(int)

@@ -1,4 +1,4 @@
-"""Four agents that see a quarter of every image each: section 4.3 of the paper, *Partial Observation*.
+"""Classifying digits, four agents with a quarter of every image each: section 4.3 of the paper, *Partial Observation*.
 
 Every agent has all labels, and all pixels but its own set to zero. So the agents sample Π_i lik(Y | X_i) · prior, which
 is not the posterior of whole images: that of the centralized baseline. Both targets are sampled exactly as well.
@@ -59,7 +59,7 @@ CLAIMS = (
 
 
 def quarters(side: int) -> list[np.ndarray]:
-    """The pixels of each quarter of an image."""
+    """Return the indices of the pixels in each quarter of an image."""
     rows, columns = np.divmod(np.arange(side**2), side)
     half = side // 2
     return [

@@ -1,4 +1,4 @@
-"""Five agents on a ring, two digits each: section 4.3 of the paper, *Ring Network*.
+"""Classifying digits, five agents on a ring, two digits each: section 4.3 of the paper, *Ring Network*.
 
 Settings are those of its appendix C. Its W = (I + A)/5 has row sums 3/5; (I + A)/3 is meant. One round an iteration.
 """

@@ -1,4 +1,4 @@
-"""Records: what an experiment measured, as plain data, from which tables, figures and pages are made at any time."""
+"""Records of experiments: measurements as plain data, from which tables, figures and pages are made at any time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AFTER_PAPER = "after the paper"  # a setting that is scaled, or shortened, with 
 
 @dataclass(frozen=True)
 class Curve:
-    """A score of all draws so far, averaged over agents: mean and sd over the seeds, after some iterations."""
+    """A score of all draws so far, averaged over agents: its mean and sd over the seeds, after some iterations."""
 
     iterations: list[int]
     mean: list[float]
@@ -23,14 +23,14 @@ class Curve:
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured of a method.
+    """The measurements of one method: a row of the table.
 
     Attributes:
-      scores: by name, one number for every seed.
-      curves: by name.
+      scores: one number for every seed, by the score's name.
+      curves: cumulative scores, by the score's name.
       milliseconds: per iteration of all chains together, compilation included.
-      acceptance: of the iterations with a Metropolis step; None where there are none.
-      rounds, megabytes: sent by all agents together, warm-up included.
+      acceptance: rate over the iterations with a Metropolis step; None where there are none.
+      rounds, megabytes: communication of all agents together, warm-up included.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Row:
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Row:
-        """Of plain data, in which what is no number is None."""
+        """Make a row from plain data, in which NaN is None."""
 
         def numbers(values: list[Any]) -> list[Any]:
             return [float("nan") if value is None else value for value in values]
@@ -67,14 +67,14 @@ class Row:
         return float(np.mean(self.scores[score]))
 
     def sd(self, score: str) -> float:
-        """Over the seeds; NaN where there is one, or where one is infinite."""
+        """Return a score's sd over the seeds; NaN where there is one seed, or where a value is infinite."""
         with np.errstate(invalid="ignore"):
             return float(np.std(self.scores[score], ddof=1)) if len(self.scores[score]) > 1 else float("nan")
 
 
 @dataclass(frozen=True)
 class Judged:
-    """A claim, what was measured, and whether it holds: computed, and None where the measurement cannot tell."""
+    """A claim, what was measured, and whether it holds: computed, and None where the measurements do not decide."""
 
     claim: str
     source: str
@@ -88,10 +88,10 @@ class Judged:
 
 @dataclass(frozen=True)
 class Record:
-    """An experiment that was run, with all that a table, a figure or a page needs.
+    """The record of an experiment that was run, with all that a table, a figure or a page needs.
 
     Attributes:
-      seconds: that its runs took together, interruptions left out.
+      seconds: time of all its runs together, interruptions left out.
     """
 
     experiment: str
@@ -116,7 +116,7 @@ class Record:
         return next(row for row in self.rows if row.name == name)
 
     def to_json(self) -> str:
-        """A line for every field."""
+        """Return the record as JSON, with a line for every field."""
         plain = {name: json.dumps(value, ensure_ascii=False) for name, value in _rounded(asdict(self)).items()}
         return "{\n" + ",\n".join(f'"{name}": {text}' for name, text in plain.items()) + "\n}\n"
 
@@ -128,7 +128,7 @@ class Record:
 
 
 def _rounded(value: Any) -> Any:
-    """Plain data with as many digits as mean something; NaN is null, infinity a word."""
+    """Round plain data to six digits, as many as mean something; NaN becomes None, infinity a word."""
     if isinstance(value, dict):
         return {key: _rounded(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):

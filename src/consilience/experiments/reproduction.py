@@ -1,7 +1,7 @@
-"""What the reproductions of the paper's experiments have in common.
+"""Reproduction of the paper's experiments: the options, the run, and the record that comes out.
 
 Each experiment has a file of its own, in the same order: what the paper did, its settings and ours, what it claims, the
-runs, and the figure. The verdict on a claim is computed from the runs. What comes out is a `Record`.
+runs, and the figure. The verdict on a claim is computed from the runs. The result is a `Record`.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from ..results.identity import surroundings
 from .record import AFTER_PAPER, PAPER, Judged, Record, Row
 
 SMALL, PAPER_SCALE = SCALES = ("small", "paper")
-PRECISIONS = {"float32": "highest", "tf32": "tensorfloat32"}  # of products on a GPU, and what jax calls them
+PRECISIONS = {"float32": "highest", "tf32": "tensorfloat32"}  # of matrix products on a GPU, and JAX's names for them
 RECORD, FIGURE, REPORT, RUNS = "results.json", "figure.png", "report.html", "runs"
 
 
 @dataclass(frozen=True)
 class Options:
-    """How an experiment is to be run.
+    """Options for running an experiment.
 
     Attributes:
       scale: "small", or "paper".
-      seeds: chains; None: as many as the scale has.
+      seeds: number of chains; None: that of the experiment at this scale.
       out: the experiment's folder.
-      precision: of products of float32 numbers on a GPU: "float32", or "tf32", which is faster and has 11 bits.
-      quick: far too few iterations to mean anything, to see that all works.
+      precision: of float32 matrix products on a GPU: "float32", or "tf32", which is faster and has 11 bits.
+      quick: run far too few iterations to mean anything, to see that all works.
     """
 
     scale: str = SMALL
@@ -52,21 +52,21 @@ class Options:
 
     @property
     def paper(self) -> str:
-        """Where the settings of the paper's methods come from."""
+        """Source of the settings of the paper's methods: PAPER, or AFTER_PAPER where they are scaled or shortened."""
         return AFTER_PAPER if self.is_small or self.quick else PAPER
 
 
 @dataclass(frozen=True)
 class Findings:
-    """What an experiment gives.
+    """Results of an experiment, from which its record is made.
 
     Attributes:
-      data: in words.
-      columns: the scores that the table has, and the decimals of each.
+      data: description of the data, in words.
+      columns: scores in the table, with the decimals of each.
       notes: what a reader has to know to read the table.
-      precision, seeds: where they are not the options'.
+      precision, seeds: those of the experiment, where they are not the options'.
       drawn: other data that the figure is drawn from.
-      runs: by the rows' names.
+      runs: runs by the rows' names.
     """
 
     data: str
@@ -86,10 +86,10 @@ class Experiment:
 
     Attributes:
       reference: where in the paper it is.
-      seeds: of either scale.
+      seeds: number of seeds, by scale.
       data: names of the data sets that the paper's scale needs.
-      conduct: runs it.
-      figure: draws a record of it to a file.
+      conduct: function that runs the experiment.
+      figure: function that draws a record of it to a file.
     """
 
     name: str
@@ -137,7 +137,7 @@ def reproduce(experiment: Experiment, options: Options) -> Record:
 
 
 def command(name: str, options: Options) -> str:
-    """The line that runs it again."""
+    """Return the command line that runs the experiment again."""
     line = f"consilience reproduce {name} --scale {options.scale}"
     line += f" --seeds {options.seeds}" * (options.seeds is not None)
     line += f" --precision {options.precision}" * (options.precision != Options.precision)
@@ -145,7 +145,7 @@ def command(name: str, options: Options) -> str:
 
 
 def precision(options: Options) -> str:
-    """Of products: a CPU has no other than float32."""
+    """Return the precision of matrix products: a CPU has no other than float32."""
     return options.precision if jax.devices()[0].platform != "cpu" else Options.precision
 
 

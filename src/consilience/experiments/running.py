@@ -27,11 +27,11 @@ KEPT_PARAMETERS = 200
 
 
 class RunningClasses:
-    """The predictive of classes on some rows: `moments` and `watch` are for `cs.sample`.
+    """Class probabilities of test rows, averaged while a run goes on: `moments` and `watch` are for `cs.sample`.
 
     Args:
       test: rows with labels.
-      strange: inputs from elsewhere, predicted as well.
+      strange: inputs from another distribution, predicted as well.
       views: what each agent sees of the test rows, where that is not all.
     """
 
@@ -50,14 +50,14 @@ class RunningClasses:
         }
 
     def watch(self, mean: dict[str, Any]) -> dict[str, jax.Array]:
-        """Accuracy and NLL of the predictive so far."""
+        """Return accuracy and NLL of the predictive so far."""
         scores = self._scores(mean["test"][: len(self.labels)])
         for agent, view in enumerate(mean["views"]):
             scores |= {own(name, agent): value for name, value in self._scores(view).items()}
         return scores
 
     def _scores(self, known: jax.Array) -> dict[str, jax.Array]:
-        """A probability of zero counts as the least number there is."""
+        """Return accuracy and NLL of probabilities; zero counts as the least normal number of their type."""
         of_label = jnp.take_along_axis(known, self.labels[:, None], axis=1)
         return {
             RUNNING_ACCURACY: (known.argmax(axis=1) == self.labels).mean(),
@@ -65,7 +65,7 @@ class RunningClasses:
         }
 
     def scores(self, run: Run) -> list[ClassificationScores]:
-        """Of every seed. Their mean becomes the run's evaluation, for its report."""
+        """Return the scores of every seed; their mean becomes the run's evaluation, for its report."""
         assert run.moments is not None
         predictive = run.moments.mean["test"]  # (agent, chain, row, class)
         classes = predictive.shape[-1]
@@ -86,45 +86,44 @@ class RunningClasses:
 
 
 def own(name: str, agent: int) -> str:
-    """Where a score of predictions from what an agent sees of the test rows is recorded."""
+    """Return the name under which a score of predictions from what an agent sees of the test rows is recorded."""
     return f"{name}_{agent}"
 
 
 def own_scores(run: Run, name: str) -> np.ndarray:
-    """A score of the draws so far, every agent predicting from what it sees: (agent, chain, draw). One agent alone sees
-    all.
-    """
+    """Return cumulative scores of predictions from what each agent sees: (agent, chain, draw). One alone sees all."""
     agents = range(run.network.size)
     return np.stack([run.stats[own(name, agent) if len(agents) > 1 else name][agent] for agent in agents])
 
 
 def in_the_end(scores: np.ndarray) -> np.ndarray:
-    """Of scores (agent, chain, draw), those of all draws, averaged over agents: (chain,)."""
+    """Return the last of cumulative scores (agent, chain, draw), that of all draws, averaged over agents: (chain,)."""
     return scores[:, :, -1].mean(axis=0, dtype=float)
 
 
 def some_parameters(params: Params) -> dict[str, jax.Array]:
-    """Some of the parameters, evenly spaced: enough to tell how far a chain has come, and how far it spreads."""
+    """Return some parameters, evenly spaced: enough to tell how far a chain has come, and how far it spreads."""
     whole = jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(params)])
     return {"some": whole[:: max(1, len(whole) // KEPT_PARAMETERS)]}
 
 
 def late_variances(run: Run) -> np.ndarray:
-    """Of what was kept, over the second half of a seed's draws, when the start is forgotten: (chain, number), averaged
-    over agents.
+    """Return the variances of kept numbers over the second half of the draws, averaged over agents: (chain, number).
+
+    By then the start is forgotten.
     """
     late = run.positions[run.num_draws // 2 :]
     return late.var(axis=0, dtype=float).mean(axis=1)
 
 
 def variance_ratios(run: Run, exact: np.ndarray) -> np.ndarray:
-    """Of every seed: the variance of its later draws over the `exact` one, averaged over parameters and agents."""
+    """Return the variance of each seed's later draws over the `exact` one, averaged over parameters and agents."""
     with np.errstate(divide="ignore", invalid="ignore"):  # a reference that never moved
         return (late_variances(run) / exact).mean(axis=1)
 
 
 def _mean_of(many: Sequence[Any]) -> Any:
-    """One of scores alike, every array their mean, over those that have a number there."""
+    """Average scores of the same kind, array by array, over those that have a number there."""
     first = many[0]
 
     def mean_field(name: str) -> Any:
@@ -134,7 +133,7 @@ def _mean_of(many: Sequence[Any]) -> Any:
         if not isinstance(values[0], np.ndarray):
             return values[0]
         weights = np.where(np.isnan(values), 0.0, 1.0)
-        if isinstance(first, Reliability) and name in ("confidence", "accuracy"):  # a bin counts as much as it holds
+        if isinstance(first, Reliability) and name in ("confidence", "accuracy"):  # bins are weighted by their counts
             weights *= [one.count for one in many]
         with np.errstate(invalid="ignore"):  # 0 / 0 where none has one
             return np.where(weights > 0, np.multiply(values, weights), 0.0).sum(axis=0) / weights.sum(axis=0)

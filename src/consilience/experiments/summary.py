@@ -31,7 +31,7 @@ def method_header(record: Record) -> list[str]:
 
 
 def method_cells(record: Record) -> list[list[str]]:
-    """One line a method."""
+    """Return the cells of the table of methods, one line a method."""
     several = len({row.target for row in record.rows}) > 1
     return [
         [
@@ -49,7 +49,7 @@ def method_cells(record: Record) -> list[list[str]]:
 
 
 def score_cell(row: Row, name: str, decimals: int) -> str:
-    """Mean over seeds, with their sd."""
+    """Return a score's mean over seeds, with their sd, as text."""
     if name not in row.scores:
         return MISSING
     spread = row.sd(name)
@@ -61,7 +61,7 @@ def claim_cells(claims: Sequence[Judged]) -> list[list[str]]:
 
 
 def provenance(record: Record) -> dict[str, str]:
-    """Where the figures come from."""
+    """Return where a record's numbers come from: command, data, hardware, versions."""
     return {
         "command": record.command,
         "data": record.data,
@@ -79,16 +79,16 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def records_in(folder: Path, names: Iterable[str]) -> list[Record]:
-    """Of the experiments that have been run there."""
+    """Read the records of those of the named experiments that have been run in `folder`."""
     paths = (folder / name / RECORD for name in names)
     return [Record.from_json(path.read_text(encoding="utf-8")) for path in paths if path.exists()]
 
 
 def write_page(records: Sequence[Record], folder: Path, path: Path) -> None:
-    """One page about all records; their figures are in it, and the reports on their runs beside it.
+    """Write one page about all records; their figures are in it, and the reports on their runs beside it.
 
     Args:
-      folder: where each experiment has a folder of its name.
+      folder: folder in which each experiment has one of its name.
     """
     contents = tag(
         "nav",
@@ -106,7 +106,7 @@ def write_page(records: Sequence[Record], folder: Path, path: Path) -> None:
 
 
 def _said(record: Record) -> str:
-    """How many claims of the paper's hold."""
+    """Say how many of the paper's claims hold."""
     of_paper = [claim for claim in record.claims if claim.source == PAPER]
     held = sum(claim.holds is True for claim in of_paper)
     return f"{held} of {len(of_paper)} claims of the paper hold here" if of_paper else "no claims at this scale"

@@ -1,4 +1,4 @@
-"""Posteriors whose moments are known exactly, with data split unevenly and unlike over agents."""
+"""Posteriors whose moments are known exactly, with data split over agents in unequal and unlike parts."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Target:
     shards: list[Batch]
     mean: np.ndarray
     covariance: np.ndarray
-    exact: Callable[[Key], jax.Array]  # an exact draw, of a key
+    exact: Callable[[Key], jax.Array]  # makes an exact draw from a key
 
     @property
     def dimension(self) -> int:
         return len(self.mean)
 
     def exact_draws(self, seed: int, count: int) -> np.ndarray:
-        """Independent draws, (count, dimension)."""
+        """Draw `count` independent points from the posterior, (count, dimension)."""
         return np.asarray(jax.vmap(self.exact)(jax.random.split(jax.random.key(seed), count)), float)
 
 
@@ -48,7 +48,7 @@ REGRESSION = Posterior(standard_normal_prior, regression_likelihood)
 
 
 def linear_regression(agents: int, dimension: int = 3, rows: int = 12, seed: int = 0) -> Target:
-    """y ~ N(xw, 1), w ~ N(0, I): a Gaussian posterior. Agent i has rows + i examples, centred elsewhere."""
+    """Make a Gaussian posterior: y ~ N(xw, 1), w ~ N(0, I). Agent i has rows + i examples around its own centre."""
     random = np.random.default_rng(seed)
     shards = []
     for agent in range(agents):
@@ -70,7 +70,7 @@ LOG_GAMMA = Posterior(lambda w: 0.0 * w[0], log_gamma_likelihood)
 
 
 def log_gamma(agents: int, seed: int = 0) -> Target:
-    """exp(w) ~ Gamma(a, b) with Σ shape = a = 3, Σ rate = b: skewed, so that a wrong sign shows."""
+    """Make a skewed posterior, so that a wrong sign shows: exp(w) ~ Gamma(a, b), Σ shape = a = 3, Σ rate = b."""
     random = np.random.default_rng(seed)
     shape = random.dirichlet(np.ones(2 * agents)) * 3.0
     rate = random.gamma(2.0, size=2 * agents)
@@ -87,7 +87,7 @@ def log_gamma(agents: int, seed: int = 0) -> Target:
 
 MIXTURE_POINTS = 100
 MIXTURE_CELLS = np.array([320, 480])  # of the grid, along θ₁ and θ₂
-MIXTURE_REACH = np.array([3.0, 4.5])  # of the grid, around (mean of x, 0)
+MIXTURE_REACH = np.array([3.0, 4.5])  # half-widths of the grid, around (mean of x, 0)
 
 
 def gaussian_mixture_prior(w: Params) -> jax.Array:
@@ -102,7 +102,7 @@ GAUSSIAN_MIXTURE = Posterior(gaussian_mixture_prior, gaussian_mixture_likelihood
 
 
 def gaussian_mixture(agents: int, seed: int = 0) -> Target:
-    """Welling and Teh's x ~ ½ N(θ₁, 2) + ½ N(θ₁ + θ₂, 2), θ₁ ~ N(0, 10), θ₂ ~ N(0, 1), the second number a variance.
+    """Make Welling and Teh's mixture, N(mean, variance): ½ N(θ₁, 2) + ½ N(θ₁ + θ₂, 2), θ₁ ~ N(0, 10), θ₂ ~ N(0, 1).
 
     100 points are drawn at θ = (0, 1). Agent i has about i + 1 parts of them, the first agents more of the small ones.
     Swapping the components, θ → (θ₁ + θ₂, -θ₂), hardly changes the posterior: a bent ridge, with or without two modes.
@@ -131,7 +131,7 @@ def gaussian_mixture(agents: int, seed: int = 0) -> Target:
     up_to_row, up_to_column = up_to_row / up_to_row[-1], up_to_column / up_to_column[:, -1:]
 
     def exact(key: Key) -> jax.Array:
-        """A row, a column in it, and a place in the cell."""
+        """Draw a row, a column in it, and a place in the cell."""
         uniform = jax.random.uniform(key, (4,))
         row = jnp.searchsorted(jnp.asarray(up_to_row), uniform[0], side="right")
         column = jnp.searchsorted(jnp.asarray(up_to_column)[row], uniform[1], side="right")
@@ -141,7 +141,7 @@ def gaussian_mixture(agents: int, seed: int = 0) -> Target:
 
 
 def _mixture_mass(x: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """The posterior mass of the cells around (first, second), in double precision."""
+    """Return the posterior mass of the cells around (first, second), in double precision."""
     log_mass = -(first**2) / (2 * 10) - second**2 / (2 * 1)
     for point in x:
         log_mass = log_mass + np.logaddexp(-((point - first) ** 2) / 4, -((point - first - second) ** 2) / 4)

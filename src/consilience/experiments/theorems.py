@@ -1,6 +1,6 @@
 """The exponents of Theorems 3.1 to 3.3: section 3 of the paper.
 
-`theory` measures them; this is its place among the experiments.
+`theory` measures them; this module makes them one of the experiments of `consilience reproduce`.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ def _judged(curve: Curve) -> Judged:
 
 
 def curves_of(record: Record) -> dict[str, Curve]:
-    """What a record has of them."""
+    """Return the curves in a record, by the claim's name."""
     drawn = record.drawn["curves"]
     return {claim.name: Curve(claim, *(np.array(values) for values in drawn[claim.name])) for claim in CLAIMS}
 
 
 def figure(record: Record, path: Path) -> None:
-    """Errors against the step size, a panel or two for each theorem."""
+    """Draw errors against the step size to `path`, a panel or two for each theorem."""
     course = {name: np.array(values) for name, values in record.drawn["course"].items()}
     theory_figure(Drawn(Scale(**record.drawn["scale"]), curves_of(record), course), path)
 

@@ -35,7 +35,7 @@ GROWTH_FROM = 0.1  # the part of the horizon after which growth in t is looked f
 
 @dataclass(frozen=True)
 class Scale:
-    """How much to run.
+    """Sizes of the measurements: numbers of runs and steps, and ranges of the step size ε.
 
     Attributes:
       groups: independent groups of runs, from which intervals are computed.
@@ -69,7 +69,7 @@ class Slope:
 
 @dataclass(frozen=True)
 class Claim:
-    """What is said of a quantity.
+    """A claim about the order of a quantity in ε, or about its growth in t.
 
     Attributes:
       theorem: "3.1", "3.2" or "3.3".
@@ -77,7 +77,7 @@ class Claim:
       source: "paper", or "ours".
       kind: "bound": the quantity is at most C ε^exponent, which a larger exponent satisfies as well. "order": it has
         this exponent. "growth": it grows no faster than t^exponent.
-      root: the quantity is the root of what is averaged.
+      root: whether the quantity is the square root of what is averaged.
     """
 
     theorem: str
@@ -137,7 +137,7 @@ class Curve:
 
     @property
     def verdict(self) -> str:
-        """What the interval says of the claim, with MARGIN for the bend of a finite range."""
+        """Verdict of the slope's interval on the claim, with MARGIN for the bend of a finite range."""
         low, high = self.slope.low - self.claim.exponent, self.slope.high - self.claim.exponent
         if self.claim.kind == "growth":
             low, high = -high, -low
@@ -150,10 +150,10 @@ class Curve:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was measured.
+    """Measurements of the three theorems.
 
     Attributes:
-      curves: by name.
+      curves: measured quantities, by the claim's name.
       over_nothing: rms error of log ρ over that of log ρ = 0 for the same step, at the smallest ε, by ratio.
       course: rms disagreement of the agents in ω and in g after every step, (ε, t), by name.
       rejected: the agents' rate of rejection in the coupled runs, (ε,).
@@ -172,7 +172,7 @@ class Outcome:
 
 
 def fit(at: np.ndarray, groups: np.ndarray) -> Slope:
-    """The slope of log mean(groups) in log at, by least squares; its interval by the jackknife over groups."""
+    """Fit the slope of log mean(groups) in log at, by least squares; its interval is by the jackknife over groups."""
     count = groups.shape[1]
     centred = np.log(at) - np.log(at).mean()
     weights = centred / (centred @ centred)
@@ -247,7 +247,7 @@ def theory(scale: Scale | None = None, seed: int = 0) -> Outcome:
 
 
 def table(outcome: Outcome) -> str:
-    """The claims and what was measured, as Markdown."""
+    """Return the claims and what was measured, as a Markdown table."""
     lines = [
         "| theorem | quantity | claim | measured slope | 95 % interval | range | verdict |",
         "|---|---|---|---|---|---|---|",
@@ -270,5 +270,5 @@ def table(outcome: Outcome) -> str:
 
 
 def power(exponent: float) -> str:
-    """ε with its exponent, as 3 is written ε³ and 2.5 is ε²·⁵."""
+    """Return ε with its exponent as text: 3 gives ε³, and 2.5 gives ε²·⁵."""
     return "ε" + f"{exponent:g}".translate(str.maketrans("0123456789.", "⁰¹²³⁴⁵⁶⁷⁸⁹·"))

@@ -1,4 +1,4 @@
-"""Theorems 3.2 and 3.3: the agents, the stacked and the centralized chain, coupled by their random numbers."""
+"""Chains of Theorems 3.2 and 3.3: the agents, the stacked and the centralized chain, coupled by random numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RISK = 20.0  # -log ρ/ε² is rarely more than this
 
 
 class Agents(NamedTuple):
-    """Algorithm 1's state over all agents."""
+    """The state of Algorithm 1 over all agents."""
 
     position: jax.Array  # ω, (agent, dimension)
     gradient: jax.Array  # g
@@ -26,7 +26,7 @@ class Agents(NamedTuple):
 
 
 def start_agents(position: Vector, shards: jax.Array) -> Agents:
-    """All agents at one place, with g = g_loc_prev = ∇ℓ_i there and ℵ = a_loc_prev = 0."""
+    """Put all agents at one place, with g = g_loc_prev = ∇ℓ_i there and ℵ = a_loc_prev = 0."""
     positions = jnp.broadcast_to(position, (len(shards), len(position)))
     gradient, curvature = local_derivatives(positions, jnp.zeros_like(positions), shards)
     return Agents(positions, gradient, curvature, gradient, curvature)
@@ -41,7 +41,7 @@ def step_agents(
     weights: jax.Array,
     metropolis: bool = True,
 ) -> tuple[Agents, jax.Array]:
-    """One iteration of Algorithm 1 with one round, and who accepted."""
+    """Make one iteration of Algorithm 1 with one round; return the new state, and which agents accepted."""
     local_gradient, local_curvature = local_derivatives(state.position, momenta, shards)
     gradient = weights @ (state.gradient + local_gradient - state.local_gradient)
     curvature = weights @ (state.curvature + local_curvature - state.local_curvature)
@@ -58,7 +58,7 @@ class Together(NamedTuple):
     position: Vector
     gradient: Vector  # g that led there
     curvature: Scalar  # ℵ
-    accepted: jax.Array  # by whom
+    accepted: jax.Array  # by which agents
 
 
 def step_together(
@@ -69,7 +69,7 @@ def step_together(
     shards: jax.Array,
     ratio: str | None,
 ) -> Together:
-    """ω ← the mean over i of ω + ε(p_i + εg) where agent i accepts, and of ω where not. No ratio: all accept."""
+    """Move ω to the mean over i of ω + ε(p_i + εg) where agent i accepts, and of ω where not. No ratio: all accept."""
     which = () if ratio is None else (ratio,)
     gradient, curvature, log_ratios = together_ratios(position, momenta, step_size, shards, which)
     accepted = jnp.ones(len(shards), bool) if ratio is None else log_ratios[ratio] >= log_uniforms
@@ -79,23 +79,23 @@ def step_together(
 
 
 def disagreement(values: jax.Array) -> Scalar:
-    """The mean over agents of the squared distance to their mean."""
+    """Return the mean over agents of the squared distance to their mean."""
     return ((values - values.mean(axis=0)) ** 2).sum() / len(values)
 
 
 def noise(key: Key, runs: int) -> tuple[jax.Array, jax.Array]:
-    """p_i and log u_i of one iteration, (run, agent, ...)."""
+    """Draw momenta p_i and log-uniforms log u_i of one iteration, (run, agent, ...)."""
     momentum_key, uniform_key = jax.random.split(key)
     momenta = jax.random.normal(momentum_key, (runs, AGENTS, DIMENSION))
     return momenta, jnp.log(jax.random.uniform(uniform_key, (runs, AGENTS)))
 
 
 def stratified_log_uniforms(key: Key, runs: int, horizon: int, step_size: Scalar) -> tuple[jax.Array, jax.Array]:
-    """log u, (t, run, agent), and the weights of the runs, with which averages are what plain uniforms give.
+    """Draw log u, (t, run, agent); return them with weights of the runs that make averages those of plain uniforms.
 
     At small ε a proposal is rejected only by u > 1 - δ, δ = RISK ε² or so: hardly any run has a rejection. So every
     other run is drawn from those with at least one u in that zone, the rest from those with none, and each is weighted
-    by twice its stratum's probability. The first u in the zone has the law of a geometric variable that is cut off.
+    by twice its stratum's probability. The place of the first u in the zone is a truncated geometric variable.
     """
     count = horizon * AGENTS
     zone = jnp.minimum(0.5, RISK * step_size**2)
@@ -124,7 +124,7 @@ def consensus(
     runs: int,
     horizon: int,
 ) -> dict[str, jax.Array]:
-    """Mean squared disagreement of ω, g and ℵ after every step, (ε, t, group), from agreed starts drawn from π."""
+    """Measure mean squared disagreement of ω, g and ℵ after each step, (ε, t, group), from common draws of π."""
 
     def at(inputs: tuple[Key, Scalar]) -> dict[str, jax.Array]:
         key, step_size = inputs
@@ -148,13 +148,13 @@ def consensus(
 
 
 class Coupled(NamedTuple):
-    """The chains that share p and u. The average ω̄ is that of the agents."""
+    """The state of the chains that share p and u. The average ω̄ is that of the agents."""
 
     agents: Agents
     stacked: Vector  # ω̃
     centralized: Vector  # ω̂
     free_agents: Agents  # without Metropolis steps
-    free_stacked: Vector  # which is ω̂, too, where nothing is rejected
+    free_stacked: Vector  # also ω̂ without Metropolis steps: nothing is rejected
 
 
 def start_coupled(position: Vector, shards: jax.Array) -> Coupled:
@@ -170,7 +170,7 @@ def step_coupled(
     shards: jax.Array,
     weights: jax.Array,
 ) -> tuple[Coupled, dict[str, Scalar]]:
-    """One step of all, and what is measured after it."""
+    """Make one step of all chains; return their state, and what is measured after the step."""
     shared = (momenta, log_uniforms, step_size, shards)
     agents, accepted = step_agents(state.agents, *shared, weights)
     free_agents, _ = step_agents(state.free_agents, *shared, weights, metropolis=False)
@@ -208,7 +208,7 @@ def coupled(
     runs: int,
     horizon: int,
 ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
-    """What `step_coupled` measures, (ε, group): after the last step, and averaged over steps."""
+    """Run the coupled chains; return what is measured, (ε, group): after the last step, and averaged over steps."""
 
     def at(inputs: tuple[Key, Scalar]) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
         key, step_size = inputs

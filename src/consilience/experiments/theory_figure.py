@@ -11,13 +11,13 @@ from .._extras import require
 from ..report.style import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILION
 from .theory import Curve, Outcome, Scale, power
 
-LABEL_ROOM = 0.95  # of a panel's width in ε, added on its right for the labels
-LABEL_GAP = 0.095  # of its height, the least distance between two of them
+LABEL_ROOM = 0.95  # share of a panel's width in ε, added on its right for the labels
+LABEL_GAP = 0.095  # share of its height: the least distance between two labels
 SHOWN_STEP_SIZES = 3  # in the panel over time
 
 
 class Drawn(NamedTuple):
-    """What the figure shows of an outcome."""
+    """The part of an `Outcome` that the figure shows."""
 
     scale: Scale
     curves: dict[str, Curve]
@@ -147,7 +147,7 @@ def _time(ax: Any, outcome: Outcome | Drawn) -> None:
 
 
 def _apart(places: list[float]) -> np.ndarray:
-    """The places moved apart until neighbours are LABEL_GAP from each other, in the same order."""
+    """Move places apart until neighbours are LABEL_GAP from each other, in the same order."""
     order = np.argsort(places)
     moved = np.array(places)[order]
     for _ in range(200):
@@ -160,7 +160,7 @@ def _apart(places: list[float]) -> np.ndarray:
 
 
 def _tidy(ax: Any, title: str, first: float, last: float) -> None:
-    """Title and axes; that of ε or t ends where the data do, what is right of it is for labels."""
+    """Set title and axes; that of ε or t ends where the data do, and what is right of it is for labels."""
     digits = (1, 2, 5) if last < 20 * first else (1, 3)
     ticks = [digit * 10.0**decade for decade in range(-6, 7) for digit in digits]
     ticks = [tick for tick in ticks if 0.99 * first <= tick <= 1.01 * last]

@@ -1,4 +1,4 @@
-"""Theorem 3.1: acceptance ratios, and how far they are from the energy that a step really changes."""
+"""Theorem 3.1: acceptance ratios, and how far they are from the exact change of energy in a step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STEP_OF_RATIO = {"published": "euler", "corrected": "euler", "trapezoid": "leapf
 
 
 class Ratios(NamedTuple):
-    """log ρ before min(0, ·), of one Euler and one leapfrog step from the same ω and p."""
+    """Acceptance ratios log ρ, before min(0, ·), of one Euler and one leapfrog step from the same ω and p."""
 
     euler_exact: Scalar  # -ΔH
     published: Scalar  # -½ε²(pᵀ∇²U p + |g|²)
@@ -27,7 +27,7 @@ class Ratios(NamedTuple):
 
 
 def ratios(position: Vector, momentum: Vector, step_size: Scalar, shards: jax.Array) -> Ratios:
-    """One agent that holds all data: H = U + ½|p|², g = -∇U.
+    """Compute acceptance ratios of one agent that holds all data: H = U + ½|p|², g = -∇U.
 
     Euler: p* = p + εg, ω* = ω + εp*. With p = p* - εg, U(ω*) - U(ω) = -εgᵀp* + ½ε²p*ᵀ∇²U p* + O(ε³) and
     ½|p*|² - ½|p|² = εgᵀp* - ½ε²|g|² give ΔH = ½ε²(p*ᵀ∇²U p* - |g|²) + O(ε³).
@@ -61,7 +61,7 @@ def ratios(position: Vector, momentum: Vector, step_size: Scalar, shards: jax.Ar
 def together_ratios(
     position: Vector, momenta: jax.Array, step_size: Scalar, shards: jax.Array, which: tuple[str, ...]
 ) -> tuple[Vector, Scalar, dict[str, jax.Array]]:
-    """g = -∇V(ω), ℵ = mean_j p_jᵀ∇²U_j(ω)p_j, and every agent's log ρ before min(0, ·), for agents that are all at ω.
+    """Return g = -∇V(ω), ℵ = mean_j p_jᵀ∇²U_j(ω)p_j, and all agents' log ρ before min(0, ·), with all agents at ω.
 
     "published": -½ε²(ℵ + |g|²); "corrected": -½ε²(p*_iᵀ∇²V p*_i - |g|²); "exact": -ΔH_i for H_i = V + ½|p_i|².
     """
@@ -89,7 +89,7 @@ def together_ratios(
 
 
 def one_step_distance(position: Vector, momenta: jax.Array, step_size: Scalar, shards: jax.Array) -> dict[str, Scalar]:
-    """E‖ω̃ - ω̂‖² after one step of both from `position`, over the uniforms, for the published and the corrected ratio.
+    """Compute E‖ω̃ - ω̂‖² over the uniforms, after one step of both from `position`, for published and corrected ratio.
 
     Agent i decides differently with probability |q_i|, q_i = ρ_i - ρ̂_i, and then shifts ω̃ - ω̂ by sign(q_i) d_i/m,
     d_i = ε(p_i + εg). With independent u_i the expectation is m⁻²(Σ_i |q_i|(1 - |q_i|)|d_i|² + |Σ_i q_i d_i|²).
@@ -110,9 +110,9 @@ def one_step_distance(position: Vector, momenta: jax.Array, step_size: Scalar, s
 def ratio_errors(
     key: Key, step_sizes: jax.Array, pool: jax.Array, shards: jax.Array, groups: int, draws: int
 ) -> dict[str, jax.Array]:
-    """Means over each group, (ε, group), at draws from π, for one agent that holds all data and for ω̃ and ω̂.
+    """Measure errors of acceptance ratios at draws from π, as means over each group, (ε, group).
 
-    The first are squared errors of log ρ; "... nothing" is log ρ = 0.
+    For one agent with all data, squared errors of log ρ ("... nothing": log ρ = 0); "one step, ..." is for ω̃ and ω̂.
     """
 
     def at(inputs: tuple[Key, Scalar]) -> dict[str, jax.Array]:

@@ -1,4 +1,4 @@
-"""What the theory is measured on: Bayesian logistic regression over unlike agents, and draws from its posterior."""
+"""The target of the theory's measurements: logistic regression over unlike agents, and draws from its posterior."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HMC_ITERATIONS = 40
 
 
 def examples() -> np.ndarray:
-    """z_in, (agent, example, dimension): features around a place of the agent's own, times the label."""
+    """Make the examples z_in, (agent, example, dimension): features around a centre of the agent's, times the label."""
     rng = np.random.default_rng(DATA_SEED)
     places = rng.standard_normal((AGENTS, 1, DIMENSION))
     features = places + rng.standard_normal((AGENTS, EXAMPLES, DIMENSION))
@@ -32,19 +32,19 @@ def examples() -> np.ndarray:
 
 
 def local_log_density(position: Vector, shard: jax.Array) -> Scalar:
-    """ℓ_i = -U_i at `position`, for the examples (example, dimension) of one agent."""
+    """Return ℓ_i = -U_i at `position`, for the examples (example, dimension) of one agent."""
     prior = -0.5 * PRIOR_PRECISION / AGENTS * jnp.vdot(position, position)
     return jax.nn.log_sigmoid(shard @ position).sum() + prior
 
 
 def log_density(position: Vector, shards: jax.Array) -> Scalar:
-    """log π = Σ_i ℓ_i."""
+    """Return log π = Σ_i ℓ_i at `position`."""
     return jax.vmap(local_log_density, (None, 0))(position, shards).sum()
 
 
 @partial(jax.jit, static_argnames="count")
 def posterior_draws(key: Key, shards: jax.Array, count: int) -> jax.Array:
-    """Draws from π, each the end of an exact Hamiltonian Monte Carlo chain of its own that starts at zero."""
+    """Draw from π: each draw is the end of an exact Hamiltonian Monte Carlo chain of its own that starts at zero."""
     gradient = jax.grad(log_density)
 
     def leapfrog(carry: tuple[Vector, Vector], _: None) -> tuple[tuple[Vector, Vector], None]:
@@ -69,12 +69,12 @@ def posterior_draws(key: Key, shards: jax.Array, count: int) -> jax.Array:
 
 
 def starts(key: Key, pool: jax.Array, count: int) -> jax.Array:
-    """`count` of the pool's draws, with replacement."""
+    """Choose `count` of the pool's draws at random, with replacement."""
     return pool[jax.random.randint(key, (count,), 0, len(pool))]
 
 
 def local_derivatives(positions: jax.Array, momenta: jax.Array, shards: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """∇ℓ_i(ω_i) and p_iᵀ∇²U_i(ω_i)p_i of every agent."""
+    """Return ∇ℓ_i(ω_i) and p_iᵀ∇²U_i(ω_i)p_i of every agent."""
 
     def one(position: Vector, momentum: Vector, shard: jax.Array) -> tuple[Vector, Scalar]:
         return gradient_and_curvature(lambda at: local_log_density(at, shard), position, momentum)

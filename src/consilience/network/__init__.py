@@ -1,4 +1,4 @@
-"""Who may talk to whom: graphs, mixing weights, spectra, and what it costs to agree."""
+"""Networks of agents: who may talk to whom, mixing weights, spectra, and what it costs to agree."""
 
 from .network import Network
 from .plan import Plan

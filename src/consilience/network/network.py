@@ -1,4 +1,4 @@
-"""The network: who may talk to whom, and with which weights values are mixed."""
+"""`Network`: the graph of who may talk to whom, and the weights with which values are mixed."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ class Network:
     # --- facts -------------------------------------------------------------------------------------
 
     def neighbors(self, agent: int) -> tuple[int, ...]:
-        """The agents that `agent` may talk to, in ascending order."""
+        """Return the agents that `agent` may talk to, in ascending order."""
         if not 0 <= agent < self.size:
             raise IndexError(f"agent {agent} is not one of 0 ... {self.size - 1}.")
         return tuple(sorted(self.graph[agent]))
 
     @cached_property
     def graph(self) -> nx.Graph:
-        """The graph as networkx has it, agents 0 ... size - 1, W_ij as edge attribute `weight`."""
+        """The network as a networkx graph: agents 0 ... size - 1, W_ij as edge attribute `weight`."""
         graph = nx.Graph()
         graph.add_nodes_from(range(self.size))
         graph.add_weighted_edges_from((i, j, w) for (i, j), w in zip(self.edges, self.edge_weights, strict=True))
@@ -78,22 +78,22 @@ class Network:
 
     @cached_property
     def degrees(self) -> np.ndarray:
-        """How many neighbours each agent has."""
+        """Number of neighbours of each agent."""
         return np.bincount(np.array(self.edges, dtype=int).ravel(), minlength=self.size)
 
     @cached_property
     def beta(self) -> float:
-        """β = max(|λ_2|, |λ_m|): the factor by which one round shrinks disagreement, at worst."""
+        """Mixing rate β = max(|λ_2|, |λ_m|): the factor by which one round shrinks disagreement, at worst."""
         return mixing_rate(self._sparse_weights)
 
     @property
     def rate_text(self) -> str:
-        """β as people read it: a rate close to one by its distance from it."""
+        """β as text: three decimals, or where it is close to one its distance from it, as in "1 - 2.0e-04"."""
         return f"{self.beta:.3f}" if self.beta < 0.999 else f"1 - {self.spectral_gap:.1e}"
 
     @property
     def spectral_gap(self) -> float:
-        """1 - β."""
+        """Spectral gap 1 - β."""
         return 1 - self.beta
 
     @cached_property
@@ -103,7 +103,7 @@ class Network:
 
     @cached_property
     def eccentricities(self) -> np.ndarray:
-        """The number of hops from each agent to the one farthest from it."""
+        """Number of hops from each agent to the agent farthest from it."""
         links = nx.to_scipy_sparse_array(self.graph, weight=None, format="csr")
         farthest = np.zeros(self.size, dtype=int)
         for first in range(0, self.size, SOURCES_AT_ONCE):  # m × m distances are never held at once
@@ -113,7 +113,7 @@ class Network:
 
     @property
     def diameter(self) -> int:
-        """The number of hops between the two agents that are farthest apart."""
+        """Number of hops between the two agents that are farthest apart."""
         return int(self.eccentricities.max())
 
     @cached_property
@@ -123,7 +123,7 @@ class Network:
 
     @cached_property
     def laplacian_norm(self) -> float:
-        """λ_max of the graph Laplacian L = D - A: what bounds a step along -L."""
+        """Largest eigenvalue λ_max of the graph Laplacian L = D - A, which bounds a step along -L."""
         if self.size == 1:
             return 0.0
         # L = c(I - W) for the max-degree weights, so its largest eigenvalue is one of a mixing matrix.
@@ -134,12 +134,12 @@ class Network:
 
     @property
     def messages_per_round(self) -> int:
-        """Every agent sends one message to each neighbour."""
+        """Number of messages in a round of gossip: every agent sends one to each neighbour."""
         return 2 * len(self.edges)
 
     @property
     def facts(self) -> str:
-        """Name, edges, diameter, weights and β in a line."""
+        """Name, number of edges, diameter, weights and β in one line of text."""
         return (
             f"{self.name}: {len(self.edges)} edge{'' if len(self.edges) == 1 else 's'}, "
             f"diameter {self.diameter}, {self.rule} weights, β = {self.rate_text}"
@@ -149,13 +149,13 @@ class Network:
         return f"Network({self.facts})"
 
     def plan(self, tolerance: float = 1e-6) -> Plan:
-        """What it costs to agree on this network, by each method, and which one is taken; print it."""
+        """Return what it costs to agree on this network by each method, and which one is taken; print it."""
         from .plan import plan_network
 
         return plan_network(self, tolerance)
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw the network; returns the matplotlib axes. Edge widths show the weights."""
+        """Draw the network and return the matplotlib axes. Edge widths show the weights."""
         from .plot import plot_network
 
         return plot_network(self, ax)
@@ -164,51 +164,51 @@ class Network:
 
     @classmethod
     def complete(cls, size: int, weights: Weights = "metropolis") -> Network:
-        """Everyone talks to everyone. `complete(1)` is one agent alone: how a pooled run is written."""
+        """Build a network in which all agents are linked. `complete(1)` is one agent alone, for runs on pooled data."""
         return cls(nx.complete_graph(whole_number("size", size, 1)), weights, f"complete graph of {size}")
 
     @classmethod
     def path(cls, size: int, weights: Weights = "metropolis") -> Network:
-        """A line of agents."""
+        """Build a path: a line of agents."""
         return cls(nx.path_graph(whole_number("size", size, 1)), weights, f"path of {size}")
 
     @classmethod
     def star(cls, size: int, weights: Weights = "metropolis") -> Network:
-        """Agent 0 in the middle, the others around it."""
+        """Build a star: agent 0 in the middle, linked to each of the others."""
         return cls(nx.star_graph(whole_number("size", size, 2) - 1), weights, f"star of {size}")
 
     @classmethod
     def ring(cls, size: int, weights: Weights = "metropolis") -> Network:
-        """A closed line."""
+        """Build a ring: a line of agents whose ends are joined."""
         return cls(nx.cycle_graph(whole_number("size", size, 3)), weights, f"ring of {size}")
 
     @classmethod
     def grid(cls, rows: int, columns: int, weights: Weights = "metropolis") -> Network:
-        """A rectangle, each agent linked to those above, below and beside it; numbered row by row."""
+        """Build a rectangular grid, each agent linked to those above, below and beside it; numbered row by row."""
         graph = nx.grid_2d_graph(whole_number("rows", rows, 1), whole_number("columns", columns, 1))
         return cls(graph, weights, f"grid of {rows} × {columns}")
 
     @classmethod
     def torus(cls, rows: int, columns: int, weights: Weights = "metropolis") -> Network:
-        """A grid whose opposite sides are joined: every agent has four neighbours."""
+        """Build a grid whose opposite sides are joined: every agent has four neighbours."""
         graph = nx.grid_2d_graph(whole_number("rows", rows, 3), whole_number("columns", columns, 3), periodic=True)
         return cls(graph, weights, f"torus of {rows} × {columns}")
 
     @classmethod
     def hypercube(cls, dimension: int, weights: Weights = "metropolis") -> Network:
-        """2^dimension agents, linked where their numbers differ in one bit."""
+        """Build a hypercube: 2^dimension agents, linked where their numbers differ in one bit."""
         graph = nx.hypercube_graph(whole_number("dimension", dimension, 1))
         return cls(graph, weights, f"hypercube of {2**dimension}")
 
     @classmethod
     def exponential(cls, size: int, weights: Weights = "metropolis") -> Network:
-        """Agent i is linked with i ± 1, 2, 4, ... (mod size): log-many neighbours, log diameter."""
+        """Build a graph with agent i linked to i ± 1, 2, 4, ... (mod size): log-many neighbours, log diameter."""
         hops = [2**k for k in range(math.ceil(math.log2(whole_number("size", size, 2))))]
         return cls(nx.circulant_graph(size, hops), weights, f"exponential graph of {size}")
 
     @classmethod
     def random_regular(cls, size: int, degree: int, seed: int = 0, weights: Weights = "metropolis") -> Network:
-        """A random graph in which every agent has `degree` neighbours."""
+        """Draw a random graph in which every agent has `degree` neighbours."""
         whole_number("size", size, 2), whole_number("degree", degree, 1)
         if degree >= size or size * degree % 2:
             raise ValueError(
@@ -220,7 +220,7 @@ class Network:
 
     @classmethod
     def erdos_renyi(cls, size: int, probability: float, seed: int = 0, weights: Weights = "metropolis") -> Network:
-        """Each pair is linked with the given probability. A disconnected draw is refused: raise it, or the seed."""
+        """Link each pair at random with `probability`. A disconnected draw is refused: raise it, or the seed."""
         if not 0 < probability <= 1:
             raise ValueError(f"erdos_renyi: probability = {probability} is not in (0, 1].")
         graph = nx.erdos_renyi_graph(whole_number("size", size, 1), probability, seed=seed)
@@ -235,7 +235,7 @@ class Network:
 
     @classmethod
     def from_adjacency(cls, adjacency: Any, weights: Weights = "metropolis") -> Network:
-        """From a symmetric 0/1 matrix with a zero diagonal."""
+        """Build a network from a symmetric 0/1 matrix with a zero diagonal."""
         matrix = np.asarray(adjacency.toarray() if hasattr(adjacency, "toarray") else adjacency)
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.shape[0] == 0:
             raise ValueError(f"from_adjacency: a square matrix is needed, this one has shape {matrix.shape}.")
@@ -258,12 +258,12 @@ class Network:
 
     @classmethod
     def from_networkx(cls, graph: nx.Graph, weights: Weights = "metropolis") -> Network:
-        """From an undirected networkx graph; agents are numbered in the order of `graph.nodes`, weights are ours."""
+        """Build a network from an undirected networkx graph, numbered as in `graph.nodes`; its weights are ignored."""
         return cls(graph, weights, getattr(graph, "name", None) or None)
 
 
 def _checked(graph: nx.Graph) -> nx.Graph:
-    """The graph with agents 0 ... m - 1; refuses what is not a simple undirected graph."""
+    """Return the graph with its agents numbered 0 ... m - 1; refuse what is not a simple undirected graph."""
     if not isinstance(graph, nx.Graph):
         raise TypeError(f"a networkx graph is needed, this is a {type(graph).__name__}. See Network.from_adjacency.")
     if graph.number_of_nodes() == 0:

@@ -1,4 +1,4 @@
-"""What it costs to agree: every method of consensus on a network, and which one is taken."""
+"""The cost of agreeing: every method of consensus on a network, and which one is taken."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DECISIONS = "decisions (min and max)"
 
 @dataclass(frozen=True)
 class Row:
-    """One method: what it takes until all agents have the result, all their messages counted."""
+    """Cost of one method until all agents have the result, all their messages counted."""
 
     method: str
     rounds: int
@@ -44,7 +44,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Choice:
-    """Which method is taken for what, unless told otherwise, and why."""
+    """Default method for one purpose, and why it is taken."""
 
     purpose: str
     method: str
@@ -87,7 +87,7 @@ class Plan:
 
 
 def plan_network(network: Network, tolerance: float = 1e-6) -> Plan:
-    """The plan of a network; `tolerance` is what the row "chebyshev" has to reach."""
+    """Return the plan of a network; the row "chebyshev" may leave the share `tolerance` of all disagreement."""
     if not 0 < tolerance < 1:
         raise ValueError(
             f"tolerance = {tolerance}: the share of disagreement that may be left lies strictly between 0 and 1. "
@@ -126,7 +126,7 @@ def plan_network(network: Network, tolerance: float = 1e-6) -> Plan:
 
 
 def _finite_time(network: Network, chosen: bool, rounds: int) -> tuple[Row | None, str]:
-    """Its row, if it has one, and why it is or is not what gossip samplers average with, in `rounds` rounds."""
+    """Return the finite-time row, or None, and why gossip samplers, in `rounds` rounds, average with it or do not."""
     tenth = f"At most {CONTRACTION:g} of all disagreement is left after {_rounds(rounds)}; the finite-time polynomial"
     factors = finite_time(network)
     if factors is None:

@@ -1,4 +1,4 @@
-"""A picture of the network."""
+"""Plot of a network with matplotlib."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 CROWDED = 60  # above this many agents, numbers would overlap
 LARGE = 200  # above this many, the better layout takes too long
-LEAST_SHAPE = 0.5  # height over width, or width over height: agents on one line need room as well
+LEAST_SHAPE = 0.5  # least height over width, and width over height: agents on one line need room as well
 
 
 def plot_network(network: Network, ax: Any = None) -> Any:
-    """Agents as numbered discs, links as lines whose width shows the mixing weight."""
+    """Draw agents as numbered discs, and links as lines whose width shows the mixing weight."""
     plt = require("matplotlib.pyplot", "report")
     if ax is None:
         ax = plt.figure(figsize=(4, 4), layout="constrained").add_subplot()
@@ -46,7 +46,7 @@ def plot_network(network: Network, ax: Any = None) -> Any:
 
 
 def _room(places: np.ndarray) -> np.ndarray:
-    """Two corners of what is drawn at least: with agents on one line, or one agent, the picture is not flat."""
+    """Return two corners of the least area to show, so that agents on one line, or one agent, give no flat picture."""
     low, high = places.min(axis=0), places.max(axis=0)
     longest = (high - low).max()
     half = np.maximum(high - low, LEAST_SHAPE * longest if longest > 0 else 1.0) / 2

@@ -1,4 +1,4 @@
-"""Averaging polynomials: more of the mean out of every round than plain gossip gives.
+"""Averaging polynomials, which come closer to the network mean than as many rounds of plain gossip.
 
 With flow(x) = W x - x, every polynomial p with p(1) = 1 and real roots μ_k < 1 is a product of relaxed rounds,
 
@@ -8,7 +8,7 @@ and the functions here return the `factors` c_k. Plain gossip has c_k = 1 (all r
 round of gossip sends, keeps the network mean, and leaves alone what all agents agree on.
 
 The order matters for rounding only, and there a lot: roots come in Leja order, each the farthest from those before by
-the product of the distances, which takes on next what the rounds so far have amplified most.
+the product of the distances, so that the next round damps what the rounds so far have amplified most.
 
 Measured error in Leja order, relative to the disagreement at the start (float32, float64):
 
@@ -37,33 +37,33 @@ if TYPE_CHECKING:
 
 sparse: Any = LazyModule("scipy.sparse")
 
-SAME = 1e-9  # eigenvalues closer than this are one that rounding has split
-TIE = 1e-9  # likewise for logarithms of products, so that the order of equals is the same on every machine
+SAME = 1e-9  # eigenvalues closer than this count as one that rounding has split
+TIE = 1e-9  # logarithms of products closer than this count as equal, for the same order on every machine
 ACCURATE = 1e-4  # a finite-time polynomial with a larger float32 error is not used
 CONTRACTION = 0.1
 
 
 @dataclass(frozen=True, eq=False)
 class Averaging:
-    """How a gossip sampler averages: x ← x + c flow(x) for each c of `factors`, one round each."""
+    """Averaging by gossip: x ← x + c flow(x) for each c of `factors`, one round each."""
 
     method: str
-    """ "finite-time", "chebyshev", or "none" (one agent alone)."""
+    """Name of the method: "finite-time", "chebyshev", or "none" (one agent alone)."""
     factors: np.ndarray
     contraction: float
-    """What is left of disagreement: measured in float32 if finite-time, the bound δ if Chebyshev."""
+    """Share of disagreement that is left: measured in float32 if finite-time, the bound δ if Chebyshev."""
 
     @property
     def rounds(self) -> int:
-        """How many messages go to each neighbour."""
+        """Number of rounds, each with one message to every neighbour."""
         return len(self.factors)
 
 
 def finite_time(network: Network) -> np.ndarray | None:
-    """The factors of the polynomial that is the mean: Π_k (W - μ_k I)/(1 - μ_k) = (1/m) 1 1ᵀ.
+    """Return the factors of the polynomial that gives the exact mean: Π_k (W - μ_k I)/(1 - μ_k) = (1/m) 1 1ᵀ.
 
-    Its roots are the distinct eigenvalues of W other than 1; as many rounds: ⌊m/2⌋ on a ring, 2 on a star, 1 on a
-    complete graph, none for one agent, m - 1 on most random graphs, never fewer than the diameter. None above 2048
+    Its roots are the distinct eigenvalues of W other than 1, one round for each: ⌊m/2⌋ on a ring, 2 on a star, 1 on a
+    complete graph, 0 for one agent, m - 1 on most random graphs, never fewer than the diameter. Returns None above 2048
     agents, too many for a dense spectrum.
     """
     if network.spectrum is None:
@@ -74,7 +74,7 @@ def finite_time(network: Network) -> np.ndarray | None:
 
 
 def chebyshev(network: Network, rounds: int) -> np.ndarray:
-    """The factors of cheb_s(W/β)/cheb_s(1/β), s = `rounds`: no polynomial of that degree is smaller on [-β, β].
+    """Return the factors of cheb_s(W/β)/cheb_s(1/β), s = `rounds`: no polynomial of degree s is smaller on [-β, β].
 
     Its roots are β cos((2k - 1)π/(2s)), k = 1 ... s.
     """
@@ -84,7 +84,7 @@ def chebyshev(network: Network, rounds: int) -> np.ndarray:
 
 
 def chebyshev_contraction(beta: float, rounds: int) -> float:
-    """δ = 1/cheb_s(1/β) with s = `rounds`: the share of disagreement that is left, at worst."""
+    """Compute δ = 1/cheb_s(1/β) with s = `rounds`: the share of disagreement that is left, at worst."""
     whole_number("rounds", rounds, 0)
     if rounds == 0:
         return 1.0
@@ -93,7 +93,7 @@ def chebyshev_contraction(beta: float, rounds: int) -> float:
 
 
 def chebyshev_rounds(beta: float, contraction: float = CONTRACTION) -> int:
-    """The fewest rounds with δ = 1/cheb_s(1/β) ≤ `contraction`; one where β = 0, as one plain round is the mean."""
+    """Return the fewest rounds with δ = 1/cheb_s(1/β) ≤ `contraction`; 1 if β = 0, as one plain round is the mean."""
     if not 0 < contraction < 1:
         raise ValueError(
             f"contraction = {contraction}: the share of disagreement that may be left lies strictly between 0 and 1. "
@@ -109,10 +109,10 @@ def chebyshev_rounds(beta: float, contraction: float = CONTRACTION) -> int:
 
 
 def accuracy(network: Network, factors: np.ndarray, dtype: Any = np.float32) -> float:
-    """The largest error of the agents' averages over the largest disagreement at the start, measured in `dtype`.
+    """Measure in `dtype` the largest error of the agents' averages, relative to the largest disagreement at the start.
 
-    Of four columns of fixed pseudo-random numbers and of the unit vectors of the first, the middle and the last agent.
-    Infinite where the rounds overflow.
+    The agents average four columns of fixed pseudo-random numbers and the unit vectors of the first, the middle and
+    the last agent. Infinite where the rounds overflow.
     """
     if network.size == 1:
         return 0.0
@@ -132,20 +132,20 @@ def accuracy(network: Network, factors: np.ndarray, dtype: Any = np.float32) -> 
 
 
 def averaging(network: Network, contraction: float = CONTRACTION) -> Averaging:
-    """What `rounds="auto"` means: the fewest rounds of Chebyshev with δ ≤ `contraction` and the finite-time polynomial.
+    """Choose the averaging for `rounds="auto"`: shortest Chebyshev with δ ≤ `contraction`, or finite-time if no longer.
 
-    The latter only where its measured float32 error is below 1e-4. Measured where it is called: agents on several
-    machines take the factors from one of them.
+    The finite-time polynomial is taken only where its measured float32 error is below 1e-4. It is measured where this
+    is called: agents on several machines take the factors from one of them.
     """
     return averaging_with(network, chebyshev_rounds(network.beta, contraction))
 
 
 def averaging_with(network: Network, rounds: int) -> Averaging:
-    """The best average in at most `rounds` rounds: the finite-time polynomial if it is accurate, or else Chebyshev."""
+    """Choose the best average in at most `rounds` rounds: the finite-time polynomial if accurate, or else Chebyshev."""
     whole_number("rounds", rounds, 1)
     if network.size == 1:
         return Averaging("none", np.ones(0), 0.0)
-    if rounds >= network.diameter:  # in fewer, news of the farthest agent cannot have arrived: spare the spectrum
+    if rounds >= network.diameter:  # fewer rounds do not reach the farthest agent: spare the spectrum
         factors = finite_time(network)
         if factors is not None and len(factors) <= rounds:
             error = accuracy(network, factors)
@@ -155,7 +155,7 @@ def averaging_with(network: Network, rounds: int) -> Averaging:
 
 
 def leja(roots: np.ndarray) -> np.ndarray:
-    """The roots, lowest first, then always the one with the largest product of distances from those before."""
+    """Sort the roots in Leja order: lowest first, then always the largest product of distances from those before."""
     left, distances, ordered = np.sort(roots), np.zeros(len(roots)), []
     while left.size:
         chosen = int(np.argmax(distances >= distances.max() - TIE))  # the lowest of those that are as far
@@ -171,14 +171,14 @@ def _factors(roots: np.ndarray) -> np.ndarray:
 
 
 def _rate(beta: float) -> float:
-    """arccosh(1/β), which every round adds to -log δ, also where β is so close to one that 1/β has lost the rest."""
+    """Compute arccosh(1/β), which every round adds to -log δ, accurately even where β is too close to one for 1/β."""
     if not 0 <= beta < 1:
         raise ValueError(f"β = {beta}: a mixing rate of at least 0 and below 1 is needed, such as network.beta.")
     return math.inf if beta == 0 else math.asinh(math.sqrt((1 - beta) * (1 + beta)) / beta)
 
 
 def _differences(network: Network, dtype: Any) -> tuple[Any, np.ndarray]:
-    """D and -w with flow(x) = Dᵀ(-w · D x) and (D x)_e = x_i - x_j over the edge e = (i, j), as samplers do."""
+    """Return D and -w with flow(x) = Dᵀ(-w · D x), as samplers do, and (D x)_e = x_i - x_j over the edge e = (i, j)."""
     edges = np.array(network.edges, dtype=int)
     rows = np.arange(len(edges))
     signs = np.repeat(np.array([1, -1], dtype), len(edges))

@@ -1,4 +1,4 @@
-"""Networks written in a word, as command lines and configuration files have them: `ring:5`, `grid:3x4`."""
+"""Networks written as short text, as in command lines and configuration files: `ring:5`, `grid:3x4`."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ RANDOM = ("random_regular", "erdos_renyi")
 
 
 def network_from_spec(text: str, weights: str = "metropolis", seed: int = 0) -> Network:
-    """The network that `text` names: a builder of `Network`, a colon, and its numbers with an x between them.
+    """Build the network that `text` names: a builder of `Network`, a colon, and its numbers with an x between them.
 
     complete:5 path:5 star:5 ring:5 grid:3x4 torus:3x4 hypercube:3 exponential:8 random_regular:30x4 (agents,
-    neighbours) erdos_renyi:20x0.3 (agents, probability). `seed` makes the last two what they are.
+    neighbours) erdos_renyi:20x0.3 (agents, probability). The last two are random, drawn with `seed`.
     """
     kind, _, numbers = text.strip().partition(":")
     if kind not in EXAMPLES:
@@ -46,12 +46,12 @@ def network_from_spec(text: str, weights: str = "metropolis", seed: int = 0) -> 
     try:
         return build(*parsed, weights=weights, **options)
     except ValueError as refusal:
-        works = "" if "weights" in str(refusal) else f" {EXAMPLES[kind]} works."  # wrong weights have their own fix
+        works = "" if "weights" in str(refusal) else f" {EXAMPLES[kind]} works."  # errors about weights name a fix
         raise ValueError(f"{text!r}: {refusal}{works}") from None
 
 
 def _numbers(kind: str, text: str) -> list[int | float] | None:
-    """The numbers in `text`, of the kinds that the example has; None if they are not."""
+    """Read the numbers in `text`, as many and of the same types as in the example; return None otherwise."""
     wanted = EXAMPLES[kind].partition(":")[2].split("x")
     given = text.split("x")
     if len(given) != len(wanted):

@@ -1,4 +1,4 @@
-"""A spanning tree: the links over which a sum is exact, and the same bits everywhere.
+"""Spanning trees of a network, over which a sum is exact and has the same bits on every agent.
 
 Children send their sums to their parent, which adds them to its own value in ascending order of their numbers; the
 root's total travels back down. That takes 2·depth hops and 2(m - 1) messages, the fewest after which all can know
@@ -26,12 +26,12 @@ class Tree:
 
     root: int
     parent: tuple[int, ...]
-    """Of each agent; -1 at the root."""
+    """Parent of each agent; -1 at the root."""
     depth: int
-    """Hops from the root to the agent farthest from it."""
+    """Number of hops from the root to the agent farthest from it."""
 
     def children(self, agent: int) -> tuple[int, ...]:
-        """The agents whose parent is `agent`, in ascending order: the order in which their sums are added."""
+        """Return the agents whose parent is `agent`, in ascending order: the order in which their sums are added."""
         if not 0 <= agent < len(self.parent):
             raise IndexError(f"agent {agent} is not one of 0 ... {len(self.parent) - 1}.")
         return self._children[agent]
@@ -46,7 +46,7 @@ class Tree:
 
     @cached_property
     def levels(self) -> tuple[tuple[int, ...], ...]:
-        """The agents by their hops from the root, which is alone in the first level; ascending in each."""
+        """Agents by their number of hops from the root, which is alone in the first level; ascending in each."""
         levels: list[tuple[int, ...]] = [(self.root,)]
         while below := sorted(child for agent in levels[-1] for child in self.children(agent)):
             levels.append(tuple(below))
@@ -54,21 +54,21 @@ class Tree:
 
     @property
     def rounds(self) -> int:
-        """Of one sum: up and down again."""
+        """Number of rounds that one sum takes: up and down again."""
         return 2 * self.depth
 
     @property
     def messages(self) -> int:
-        """Of one sum: two over every link of the tree."""
+        """Number of messages that one sum takes: two over every link of the tree."""
         return 2 * (len(self.parent) - 1)
 
 
 def spanning_tree(network: Network) -> Tree:
-    """Breadth-first from a centre of the graph: the agent of smallest eccentricity, the lowest number among equals.
+    """Build the breadth-first tree from a centre of the graph: least eccentricity, the lowest number among equals.
 
     No tree of the graph is less deep. Above 2048 agents the centre is approximate: the middle of the path that a
     double sweep finds (from agent 0 to the agent a farthest from it, from a to the farthest from a), exact on trees.
-    Depends on the edges alone, so every machine has the same.
+    The tree depends on the edges alone, so every machine builds the same.
     """
     exact = network.size <= EXACT_CENTRE_LIMIT
     root = int(np.argmin(network.eccentricities)) if exact else _middle_of_double_sweep(network)
@@ -77,7 +77,7 @@ def spanning_tree(network: Network) -> Tree:
 
 
 def _breadth_first(network: Network, root: int) -> tuple[list[int], list[int]]:
-    """Everyone's parent and hops from the root. An agent's parent is the first to reach it, neighbours ascending."""
+    """Return each agent's parent and hops from the root; the parent is the first to reach it, neighbours ascending."""
     parent, hops = [-1] * network.size, [-1] * network.size
     hops[root] = 0
     reached = [root]

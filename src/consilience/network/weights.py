@@ -1,4 +1,4 @@
-"""Mixing weights: the number with which an agent takes over a neighbour's value.
+"""Mixing weights: how much of each neighbour's value an agent takes over in a round.
 
 A mixing matrix W is symmetric and doubly stochastic, W_ij = 0 unless i = j or (i, j) is an edge, and
 β = max(|λ_2|, |λ_m|) < 1. Then repeated mixing drives every agent to the network mean, at rate β a round.
@@ -22,13 +22,13 @@ else:
 TOLERANCE = 1e-6  # entries of a given matrix may come from float32
 BETA_LIMIT = 1 - 1e-10
 DENSE_LIMIT = 2048  # above, the extreme eigenvalues come from Lanczos iterations
-DENSE_SHARE = 0.05  # of non-zero entries, likewise
+DENSE_SHARE = 0.05  # share of non-zero entries; with more of them, dense algebra at any size
 SHIFT = 1e-7
 RULES = ("metropolis", "uniform", "max-degree")
 
 
 def edge_weights(graph: nx.Graph, rule: Any) -> tuple[str, np.ndarray]:
-    """The name of the rule and one weight per edge of `graph`, in the order of `graph.edges`.
+    """Return the name of the rule and one weight per edge of `graph`, in the order of `graph.edges`.
 
     - "metropolis": W_ij = 1 / (1 + max(d_i, d_j)), needs only the two degrees;
     - "uniform": W = (I + A) / (d + 1), on regular graphs;
@@ -71,7 +71,7 @@ def check_connected(graph: nx.Graph) -> None:
 
 
 def check_mixing_matrix(matrix: np.ndarray, graph: nx.Graph) -> None:
-    """Refuse a matrix that does not mix, naming the row or the edge at fault and the fix."""
+    """Refuse a matrix that is not a mixing matrix, naming the row or the edge at fault and the fix."""
     size = graph.number_of_nodes()
     if matrix.shape != (size, size):
         raise ValueError(
@@ -137,7 +137,7 @@ def _check_beta(matrix: np.ndarray, graph: nx.Graph) -> None:
 
 
 def mixing_rate(matrix: Any) -> float:
-    """β = max(|λ_2|, |λ_m|) of a symmetric stochastic matrix, dense or sparse."""
+    """Compute β = max(|λ_2|, |λ_m|) of a symmetric stochastic matrix, dense or sparse."""
     if matrix.shape[0] == 1:
         return 0.0
     rate = max(map(abs, extreme_eigenvalues(matrix)))
@@ -145,7 +145,7 @@ def mixing_rate(matrix: Any) -> float:
 
 
 def extreme_eigenvalues(matrix: Any) -> tuple[float, float]:
-    """λ_2 and λ_m, the second largest and the smallest eigenvalue, of a symmetric stochastic matrix."""
+    """Compute λ_2 and λ_m, the second largest and the smallest eigenvalue, of a symmetric stochastic matrix."""
     compressed = sparse.csc_array(matrix)
     if matrix.shape[0] > DENSE_LIMIT and compressed.nnz < DENSE_SHARE * matrix.shape[0] ** 2:
         # λ_2 of a long ring is within 1e-6 of λ_1: only the inverse of W - σI, σ just outside, tells them apart.
@@ -161,7 +161,7 @@ def extreme_eigenvalues(matrix: Any) -> tuple[float, float]:
 
 
 def assemble(size: int, edges: np.ndarray, weights: np.ndarray) -> sparse.coo_array:
-    """The sparse W: `weights` on the `edges`, and on the diagonal what is missing to one."""
+    """Build the sparse W: `weights` on the `edges`, and a diagonal that makes every row sum to one."""
     i, j = edges.T
     diagonal = 1 - np.bincount(i, weights, size) - np.bincount(j, weights, size)
     agents = np.arange(size)

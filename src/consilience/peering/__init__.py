@@ -1,4 +1,4 @@
-"""Taking part in a run as one of its agents, in a process of its own: meet, run, and meet again after every mishap."""
+"""Taking part in a run as one agent, in a process of its own: meet the others, run, and meet again after failures."""
 
 from .member import Excluded, Member
 from .segment import Stopped, Task

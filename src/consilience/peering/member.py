@@ -1,8 +1,8 @@
-"""One agent of a run, from its first card to its last.
+"""One agent's way through a run: meeting the other agents, sampling with them, and recovering from failures.
 
 All agents go through *epochs*. Each begins with a meeting, at which every agent's card says "ready", the links to its
-neighbours are up, and all run the same thing. They go back to the last iteration that all have saved, the least of what
-the cards say, and run from there, chunk by chunk.
+neighbours are up, and all run the same thing. They go back to the last iteration that all have saved, as their cards
+say, and run from there, chunk by chunk.
 
 Whatever goes wrong ends the epoch for all: an agent that was killed and comes back asks for the next one, and so does
 one that finds a link restored, or its neighbour at another step. Nothing is lost by that but the chunk in flight, and
@@ -53,15 +53,15 @@ log = logging.getLogger("consilience.peers")
 
 
 class Excluded(Exception):  # noqa: N818
-    """The others went on without this agent."""
+    """Raised when the other agents went on without this one."""
 
 
 class Member:
-    """This process's agent.
+    """One agent of a run, in this process.
 
     Args:
-      folder: where its draws go; a run that is there is gone on with.
-      show: called about once a second with how things are.
+      folder: where its draws go; a run that is there is resumed.
+      show: called about once a second with the status of the run.
     """
 
     def __init__(
@@ -98,10 +98,10 @@ class Member:
         show_card = partial(self._links.send, "board")
         self.board = Board(identity, verifier, place.names, [*place.neighbors], show_card, self._look, self._report)
 
-    # --- the course of things ----------------------------------------------------------------------------
+    # --- from start to end -------------------------------------------------------------------------------
 
     def run(self) -> Run:
-        """Take part until the run is complete; the run as this agent has it."""
+        """Take part until the run is complete, and return the run as this agent has it."""
         check_free(self.place.listen)
         without = given_up(self.folder, self.place.run_id)
         there = finished(self._folder_of(without), self.task.length)
@@ -150,7 +150,7 @@ class Member:
             self._links.close()
 
     def _say_complete(self) -> None:
-        """Tell an agent that was gone when the others found that all had ended; on a busy machine it dials late."""
+        """Tell neighbours that were gone when the run ended that it is complete; on a busy machine they dial late."""
         self.board.update(phase="complete")
         self._connect()
         began = time.monotonic()
@@ -159,17 +159,17 @@ class Member:
         self._disconnect()
 
     def _all_know(self) -> bool:
-        """Tell whether neighbours are there, and each of them has ended as well."""
+        """Tell whether some neighbours are there, and each of these has ended as well."""
         there = [name for name, is_there in self._alive.items() if is_there]
         cards = self.board.cards
         return bool(there) and all(name in cards and cards[name].phase in ENDED for name in there)
 
     def ask_to_stop(self, reason: str) -> None:
-        """All agents end at the next chunk, or now where one of them is stuck."""
+        """Ask all agents to end at the next chunk, or now where one of them is stuck."""
         self.board.update(stop=reason)
 
     def _enter(self, without: tuple[str, ...]) -> Segment:
-        """The segment without some agents: the one at hand, or a new one."""
+        """Return the segment without some agents: the present one, or a new one."""
         if self._segment is None or self._segment.without != without:
             if self._segment is not None:
                 self._segment.store.finish("interrupted")
@@ -184,7 +184,7 @@ class Member:
     # --- meeting -----------------------------------------------------------------------------------------
 
     def _meet(self) -> tuple[Segment, Meeting] | None:
-        """Until all agents are ready for one and the same epoch; None, if they have done it all already."""
+        """Wait until all agents are ready for one and the same epoch; None, if the run is complete already."""
         while True:
             cards = self.board.cards
             self._check_wishes(cards)
@@ -228,7 +228,7 @@ class Member:
         return Meeting(crew[0].epoch, base, attempt, masks, int.from_bytes(digest[:7], "big"))
 
     def _are_alike(self, crew: list[Card]) -> bool:
-        """Refuse to start with agents that run something else; in the midst of a run, wait for others."""
+        """Tell whether all run the same thing; if not, refuse to start, or in the midst of a run wait for others."""
         lines = differences(crew)
         if not lines:
             return True
@@ -239,7 +239,7 @@ class Member:
         return False
 
     def _have_a_base(self, crew: list[Card]) -> bool:
-        """Whether there is an iteration that all can go back to; not where one has lost its folder."""
+        """Tell whether there is an iteration that all can go back to; there is none where one has lost its folder."""
         if common_base(crew) is not None:
             return True
         newest = ", ".join(f"{card.name} at {max(card.bases, default=0)}" for card in crew)
@@ -279,7 +279,7 @@ class Member:
         except Exception as error:
             if self.mailbox.ended is None:
                 raise
-            raise self.mailbox.ended from error  # which came through compiled code, and lost its name there
+            raise self.mailbox.ended from error  # which lost its type on the way through compiled code
         finally:
             self._running = None
 
@@ -290,7 +290,7 @@ class Member:
         return 0 if self._segment is None else self._segment.peer.collectives.rounds
 
     def _interrupted(self, meeting: Meeting, reason: Interrupted) -> None:
-        """Meet again; agents that took different turns do so with other random numbers."""
+        """Prepare to meet again, with other random numbers if agents took different turns; fail if they do so often."""
         self._say(f"going back: {reason}")
         if isinstance(reason, OutOfStep):
             self._attempt = meeting.attempt + 1
@@ -303,7 +303,7 @@ class Member:
                 ) from None
 
     def _wait_for_the_others(self, segment: Segment, meeting: Meeting) -> None:
-        """Until all have all draws on disk: before that, one may need the others once more."""
+        """Wait until all agents have all draws on disk: before that, one may need the others once more."""
         self.board.update(phase="done")
         while True:
             cards = [card for name, card in self.board.cards.items() if name in segment.names]
@@ -322,7 +322,7 @@ class Member:
         self.board.arrive(sender, raw)
 
     def _see(self, name: str, is_there: bool) -> None:
-        """A neighbour's token has come or gone."""
+        """Handle a neighbour's liveliness token that has come or gone."""
         if self._alive[name] == is_there:
             return
         self._alive[name] = is_there
@@ -335,11 +335,11 @@ class Member:
         self._look()
 
     def _look(self) -> None:
-        """At the board: whether the epoch that is running has ended."""
+        """Check the board: pass on a wish to stop, end an epoch that is over for others, and judge losses."""
         self.mailbox.tick()
         cards = self.board.cards
         own = self.board.own
-        # One that has ended says so for a while; that is not for those who come after it.
+        # The card of an agent that has ended stays for a while; its wish to stop is not for those who come later.
         members = self._segment.names if self._segment is not None else self.place.names
         crew = [card for card in cards.values() if card.name in members]
         wishes = [card.stop for card in crew if card.stop and (self._has_met or card.phase not in ENDED)]
@@ -359,7 +359,7 @@ class Member:
             self._judge_losses()
 
     def _lost(self) -> list[str]:
-        """The agents that nothing has been heard of for long, over whatever way."""
+        """Return the agents that nothing has been heard of for long, over whatever links."""
         assert self._segment is not None
         patience = max(self.task.patience, self.mailbox.patience)
         return [
@@ -369,7 +369,7 @@ class Member:
         ]
 
     def _judge_losses(self) -> None:
-        """What to do where agents are gone."""
+        """Ask all to stop, or give up the agents that are gone, as the task's `on_loss` says."""
         segment, lost = self._segment, self._lost()
         assert segment is not None
         if self.task.on_loss == "stop" and lost and not self.board.own.stop:
@@ -381,7 +381,7 @@ class Member:
                 self.board.update(without=gives_up)
 
     def _decided(self, cards: Mapping[str, Card]) -> tuple[str, ...]:
-        """The agents that are left out: those that most have given up, if the rest can go on."""
+        """Return the agents that are left out: those that most have given up, if the rest can go on."""
         assert self._segment is not None
         known = self._segment.without
         if self.task.on_loss != "continue-without":
@@ -400,17 +400,17 @@ class Member:
         return known
 
     def _check_wishes(self, cards: Mapping[str, Card]) -> None:
-        """End where all are to end, or where the others are no longer waiting for this agent."""
+        """Raise `Stopped` where all are to end, or `Excluded` where the others no longer wait for this agent."""
         assert self._segment is not None
         if self.place.name in given_up_by_most(cards, len(self.place.names), self._segment.without):
             raise Excluded(f"the others went on without {self.place.name}, which was gone too long.")
         if self.board.own.stop:
             raise Stopped(self.board.own.stop)
 
-    # --- what is said ------------------------------------------------------------------------------------
+    # --- reports and log ---------------------------------------------------------------------------------
 
     def _report(self) -> dict[str, Any]:
-        """For this agent's card; and shown here."""
+        """Return the report for this agent's card, and show the status of the run here."""
         waiting = self.mailbox.waiting_for
         missing = self._missing() if self._running is None else []
         report = {

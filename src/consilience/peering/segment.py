@@ -1,4 +1,4 @@
-"""What some of the agents run together: all of them, or those that are left when one is given up.
+"""Segments of a run: what a set of agents run together, all of them or those that are left when one is given up.
 
 A segment has a network, a split of the prior, a warm-up and a folder of its own. Draws of two segments are of two
 posteriors, and are never put together.
@@ -49,17 +49,17 @@ ROWS = 2  # of the batch on which models are compared
 
 
 class Stopped(Exception):  # noqa: N818
-    """All agents have been asked to end; the run can be gone on with."""
+    """Raised when all agents have been asked to end; the run can be resumed."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What all agents run, and this one's data.
+    """Settings of a run, the same on all agents, and this agent's data.
 
     Attributes:
       on_loss: "wait" for an agent that is gone, "stop" all, or "continue-without" it.
-      patience: seconds without any sign of an agent after which it is gone, for the latter two.
-      mask: hide each agent's part of exact sums.
+      patience: seconds without any sign of an agent after which it counts as gone, for the latter two.
+      mask: whether to hide each agent's part of exact sums.
     """
 
     posterior: Posterior
@@ -75,21 +75,21 @@ class Task:
 
 
 class Meeting(NamedTuple):
-    """What agents agree on before they start."""
+    """Agreement of all agents before they start an epoch."""
 
     epoch: int
     base: int  # the iteration that all go back to
     attempt: int  # how often they have started anew with other random numbers
     masks: Masks | None
-    digest: int  # of all that, and of who they are
+    digest: int  # of all that, and of who takes part
 
 
 class Segment:
-    """This agent's part in it: compiled, with its folder open.
+    """One agent's part in a segment: compiled, with its folder open.
 
     Args:
       members: the agents that take part, by their numbers in the whole network.
-      folder: where its draws go; a run that is there is gone on with.
+      folder: where its draws go; a run that is there is resumed.
     """
 
     def __init__(self, task: Task, place: Place, members: tuple[int, ...], folder: Path, mailbox: Mailbox) -> None:
@@ -145,11 +145,11 @@ class Segment:
 
     @property
     def attempt(self) -> int:
-        """Of the newest checkpoint."""
+        """Attempt at which the newest checkpoint was saved; 0 without a checkpoint."""
         return 0 if self.store.snapshot is None else int(self.store.snapshot[ATTEMPT])
 
     def begin(self, meeting: Meeting) -> Progress:
-        """Go back to where all start from."""
+        """Go back to the iteration that all agents start from, and return the progress there."""
         peer, store = self.peer, self.store
         peer.collectives.begin(meeting.masks)
         least, negated = peer.agreed(meeting.digest, -meeting.digest)
@@ -167,7 +167,7 @@ class Segment:
         return {**self.peer.snapshot(), ATTEMPT: np.array(meeting.attempt)}
 
     def pieces(self, is_to_stop: Callable[[], bool], report: Callable[[int, Any], None]) -> Iterator[Piece]:
-        """Chunks; how long each is, whether it is saved, and whether it is the last are agreed before it is drawn."""
+        """Yield chunks; agents agree on each one's length, on saving it and stopping after it, before it is drawn."""
         peer, store, length = self.peer, self.store, self.task.length
         warmed, drawn = store.progress.warmed, store.progress.drawn
         while drawn < length.num_samples:
@@ -190,26 +190,26 @@ class Segment:
 
 
 def segment_folder(folder: Path, without: tuple[str, ...]) -> Path:
-    """Beside that of all agents."""
+    """Return the folder of a segment: where agents are left out, it is beside that of all agents."""
     return folder if not without else folder.with_name(f"{folder.name}-without-{'+'.join(without)}")
 
 
 def given_up(folder: Path, run_id: str) -> tuple[str, ...]:
-    """The agents that this one has gone on without, by the folders that are there."""
+    """Return the agents that this one has gone on without, by the folders that are there."""
     segments = [path for path in folder.parent.glob(f"{escape(folder.name)}-without-*") if (path / RUN).exists()]
     agents = [read_run(path)["agent"] for path in segments]
     return max((tuple(agent["without"]) for agent in agents if agent["run"] == run_id), key=len, default=())
 
 
 def finished(folder: Path, length: Length) -> Run | None:
-    """The run in a folder, if all of it is there, and every agent had all of it."""
+    """Return the run in a folder, if all of it is there and every agent had all of it; else None."""
     if not (folder / RUN).exists() or read_run(folder)["status"] != "complete":
         return None
     return stored_run(folder) if read_checkpoint(folder)[0].drawn >= length.num_samples else None
 
 
 class _Renumbered:
-    """The post of a segment, whose agents are counted anew."""
+    """Mailbox of a segment, whose agents have other numbers than in the whole network."""
 
     def __init__(self, mailbox: Mailbox, members: tuple[int, ...]) -> None:
         self._mailbox, self._members = mailbox, members
@@ -225,7 +225,7 @@ class _Renumbered:
 
 
 def is_connected(network: Network, members: tuple[int, ...]) -> bool:
-    """Whether agents can reach each other without the rest."""
+    """Tell whether some agents can reach each other without the rest."""
     return bool(nx.is_connected(network.graph.subgraph(members)))
 
 
@@ -240,7 +240,7 @@ def _rest(network: Network, members: tuple[int, ...], without: tuple[str, ...]) 
 
 
 def _code(network: Network, ready: Prepared) -> str:
-    """The fingerprint of model and sampler, as they would be simulated with two rows of zeros on every agent."""
+    """Return the fingerprint of model and sampler, as if simulated with two rows of zeros on every agent."""
     batch = jax.tree.map(lambda leaf: np.zeros((network.size, ROWS, *leaf.shape[2:]), leaf.dtype), ready.stacked.batch)
     inputs = lane_inputs(network, ready.sampler, Shard(batch, None), chain_keys(ready.key, len(ready.starts)))
     one_copy = ready.sampler.replicated
@@ -249,14 +249,14 @@ def _code(network: Network, ready: Prepared) -> str:
 
 
 def _alike(identity: dict[str, Any], task: Task) -> dict[str, str]:
-    """What all agents must have alike, as text."""
+    """Return the facts in which all agents must agree, as text by name."""
     facts = {name: str(value) for name, value in flat(identity) if not name.startswith(OWN) and name != "agent.name"}
     return {**facts, "columns": form(task.batch), "on_loss": task.on_loss}
 
 
 @contextmanager
 def _named(name: str) -> Iterator[None]:
-    """Checks number agents, and the only one here is not the first of its run."""
+    """Replace "agent 0" in refusals by this agent's name: the only agent here need not be the first of its run."""
     try:
         yield
     except (ValueError, TypeError) as refusal:

@@ -1,4 +1,4 @@
-"""How a run is, as one agent knows it, for people and for `consilience status`."""
+"""Status of a run, as one agent knows it, for people and for `consilience status`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_SHOWN = 60  # characters of a value
 
 
 class Meter:
-    """What this agent has done since its epoch began."""
+    """This agent's progress, pace and traffic, for its report."""
 
     def __init__(self, total: int) -> None:
         self.total, self.iteration = total, 0
@@ -52,7 +52,7 @@ class Meter:
 
 
 def status_of(place: Place, own: Card, board: Board) -> dict[str, Any]:
-    """All agents, as this one knows them."""
+    """Return the status of all agents, as this one knows it."""
     cards = {**board.cards, own.name: own}
     return {
         "run": place.run_id,
@@ -74,7 +74,7 @@ def status_of(place: Place, own: Card, board: Board) -> dict[str, Any]:
 
 
 def differences(cards: Sequence[Card]) -> list[str]:
-    """In what agents differ, and which: a line each."""
+    """Say in what agents differ, and which agents have what: a line for each difference."""
     names = sorted({name for card in cards for name in card.identity})
     lines: dict[str, str] = {}
     for name in names:
@@ -95,7 +95,7 @@ def _cut(value: str) -> str:
 
 
 def described(status: Mapping[str, Any]) -> str:
-    """One line of how an agent is."""
+    """Describe an agent's status in one line."""
     parts = [f"{status['iteration']:,} of {status['total']:,}" if "iteration" in status else status["phase"]]
     if status.get("acceptance") is not None:
         parts.append(f"accepts {status['acceptance']:.2f}")

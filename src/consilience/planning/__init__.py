@@ -1,4 +1,4 @@
-"""What a run by peers will cost on given links, before it is made."""
+"""Prediction of what a run by peers will cost on given links, before it is made."""
 
 from .cost import MEASURED, PARTS, Constants, Roads
 from .demand import Demand, demand_of

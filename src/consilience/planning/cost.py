@@ -1,4 +1,4 @@
-"""How long the collectives of an iteration take on given links, agent by agent.
+"""Cost model: how long the collectives of an iteration take on given links, agent by agent.
 
 Every agent has a clock. A message of B bytes that leaves agent i when its clock shows t_i can be used by its neighbour
 j at
@@ -9,7 +9,7 @@ and what an agent does next begins at the latest of its own clock and of the mes
 the tree takes as long as its slowest way from a leaf to the root, gossip as its slowest link, and agents that are done
 early go on early. An agent does one thing at a time: of several messages that it sends, or takes, each comes after the
 one before, message + message_byte · B later. A long message that comes after a while without one waits for TCP, see
-`windows`. Every clock knows what its time went into, along the way that has made it what it is.
+`windows`. Every clock knows what its time went into, along the path of messages that it had to wait for.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from .windows import PACKET, PACKET_HEADERS, Windows
 PARTS = ("latency", "bandwidth", "compute", "software")
 LATENCY, BANDWIDTH, COMPUTE, SOFTWARE = range(len(PARTS))
 SETTLED = 32  # rounds, or sums, after which each takes as long as the one before
-CYCLES = 4  # iterations after which, likewise
+CYCLES = 4  # iterations after which each takes as long as the one before
 
 
 class Constants(NamedTuple):
-    """Seconds that software takes; constants.json has what `make bench-plan` has measured.
+    """Seconds that software takes per message and byte; constants.json has what `make bench-plan` has measured.
 
     Attributes:
       hop, hop_byte: a message alone, and each of its bytes, from compiled code to compiled code: getting out of it, the
         header, checks, Zenoh, TLS, the kernel, and back in.
-      message, message_byte: by how much each further message of an agent delays what it does next.
-      room_byte, noise_byte: a chunk's empty room for draws, and its random numbers.
+      message, message_byte: delay of what an agent does next, by each further message and each of its bytes.
+      room_byte, noise_byte: each byte of a chunk's empty room for draws, and of its random numbers.
     """
 
     hop: float
@@ -60,7 +60,7 @@ class Constants(NamedTuple):
         return self.message + self.message_byte * size
 
     def chunk(self, demand: Demand, draws: int) -> float:
-        """An agent's work for a chunk of so many draws, besides the draws."""
+        """Return the seconds of an agent's work for a chunk of so many draws, besides the draws."""
         return self.room_byte * demand.room_of_a_chunk + self.noise_byte * demand.noise_of_a_chunk(draws)
 
 
@@ -68,27 +68,27 @@ MEASURED = Constants(**json.loads(Path(__file__).with_name("constants.json").rea
 
 
 class _Round(NamedTuple):
-    """Messages that travel at the same time; those to one receiver are next to each other, as it takes them."""
+    """Messages that travel at the same time, by receiver: those to one are next to each other, as it takes them."""
 
     sender: np.ndarray
     receiver: np.ndarray
     before: np.ndarray  # messages that the sender sends first
     after: np.ndarray  # messages that the receiver takes afterwards
     link: np.ndarray  # the number of the link and of its direction
-    sent: np.ndarray  # by every agent, besides one
-    taken: np.ndarray  # by every agent, besides one
+    sent: np.ndarray  # messages that every agent sends, less one
+    taken: np.ndarray  # messages that every agent takes, less one
     latency: np.ndarray
     bandwidth: np.ndarray
 
 
 def bytes_on_the_wire(size: int) -> float:
-    """Of a message whose numbers take `size` bytes: its header, and those of the packets that it is cut into."""
+    """Return the bytes of a message with `size` bytes of numbers, its header and those of its packets included."""
     return (size + HEADER.size) * PACKET / (PACKET - PACKET_HEADERS)
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds, as `PARTS` has them, of an iteration or of a collective."""
+    """Seconds that an iteration or a collective takes, split into `PARTS`."""
 
     parts: np.ndarray
 
@@ -98,7 +98,7 @@ class Cost:
 
 
 class Roads:
-    """A network whose links have a speed: what collectives cost on it."""
+    """Network whose links have latency and bandwidth, and the cost of collectives on it."""
 
     def __init__(self, network: Network, links: Links, constants: Constants = MEASURED) -> None:
         self.network, self._constants = network, constants
@@ -117,10 +117,10 @@ class Roads:
     # --- what it costs ---------------------------------------------------------------------------------------
 
     def iteration(self, demand: Demand, gradient_seconds: float, quiet_seconds: float = 0.0) -> Cost:
-        """One of many: agents do not wait for each other in between.
+        """Return the cost of one of many iterations: agents do not wait for each other in between.
 
         Args:
-          quiet_seconds: between two iterations, in which nothing of this kind is sent; they are not part of the cost.
+          quiet_seconds: time between two iterations in which nothing of this kind is sent; it is not part of the cost.
         """
         clocks, windows = self._start()
         ends = []
@@ -133,11 +133,11 @@ class Roads:
         return Cost((ends[-1] - ends[CYCLES // 2 - 1]) / (CYCLES - CYCLES // 2))
 
     def alone(self, *collectives: Asked) -> Cost:
-        """Until the last agent has done with them, where all begin at once."""
+        """Return the cost of collectives until the last agent has done with them, where all begin at once."""
         return Cost(_latest(self._after(*self._start(), collectives)))
 
     def sent(self, *collectives: Asked) -> np.ndarray:
-        """Bytes that every agent sends for them, headers of messages included."""
+        """Return the bytes that every agent sends for collectives, headers of messages included."""
         up, down, gossip = (self._messages(rounds) for rounds in (self._up, self._down, [self._gossip]))
         found = np.zeros(self.network.size)
         for (kind, times, size), ups, downs in in_turns(collectives):
@@ -146,7 +146,7 @@ class Roads:
         return found
 
     def _messages(self, rounds: list[_Round]) -> np.ndarray:
-        """That every agent sends in them."""
+        """Count the messages that every agent sends in some rounds."""
         size = self.network.size
         return sum((np.bincount(each.sender, minlength=size) for each in rounds), np.zeros(size))
 
@@ -168,13 +168,13 @@ class Roads:
         return clocks
 
     def _rounds(self, kind: Kind) -> int:
-        """Of gossip, that one such collective has."""
+        """Return the number of rounds of gossip that one collective of a kind has."""
         return self.network.diameter if kind == "flood" else 1
 
     def _repeated(
         self, clocks: np.ndarray, windows: Windows, rounds: list[_Round], size: int, times: float
     ) -> np.ndarray:
-        """`times` may have a fraction, as an average has. After a while each takes as long as the ones before."""
+        """Advance clocks by `times` repetitions, an average with a fraction; after SETTLED, all take equally long."""
         course = [clocks]
         for _ in range(min(math.ceil(times), SETTLED)):
             course.append(self._through(course[-1], windows, rounds, size))
@@ -211,7 +211,7 @@ class Roads:
 
 
 def _round(pairs: object, speeds: dict[tuple[int, int], np.ndarray], agents: int) -> _Round:
-    """Of messages from and to; everyone sends, and takes, in ascending order of the other's number."""
+    """Make a round of messages (from, to); everyone sends, and takes, in ascending order of the other's number."""
     pairs = np.array(pairs, dtype=int).reshape(-1, 2)
     pairs = pairs[np.lexsort((pairs[:, 0], pairs[:, 1]))]
     sender, receiver = pairs.T
@@ -225,7 +225,7 @@ def _round(pairs: object, speeds: dict[tuple[int, int], np.ndarray], agents: int
 
 
 def _places(groups: np.ndarray) -> np.ndarray:
-    """Of every entry, the number of equal ones right before it."""
+    """Count, for every entry, the equal ones right before it."""
     starts = np.flatnonzero(np.diff(groups, prepend=-1))
     return np.arange(len(groups)) - np.repeat(starts, np.diff(starts, append=len(groups)))
 

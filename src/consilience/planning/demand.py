@@ -1,7 +1,7 @@
-"""What an iteration of a sampler asks of its network: read off the sampler itself, as the runtimes do.
+"""Messages and gradients that an iteration of a sampler takes: found by tracing the sampler, as the runtimes do.
 
 The sampler is traced on a stand-in of the model's dimension, which says what its messages carry, and moved once on a
-small one, which says how often it sends them. Where that hangs on the posterior, in NUTS, how many gradients a draw
+small one, which says how often it sends them. Where that depends on the posterior, in NUTS, how many gradients a draw
 takes is an argument.
 """
 
@@ -29,15 +29,15 @@ from ..runtimes.traffic import Kind, price
 from ..samplers import NUTS, OneShot, Sampler
 
 FLOAT = np.dtype(np.float32).itemsize
-BACKEND = "cpu"  # that agents on their owners' machines compute on
+BACKEND = "cpu"  # what agents on their owners' machines compute on
 SMALL = 2  # parameters of the stand-in that is moved
 WARM_UP = 1000  # iterations, where a sampler tunes itself
-LATE = 999_999_999  # an iteration after any warm-up, and none of dmala's thousandth
+LATE = 999_999_999  # an iteration after any warm-up, and not a multiple of dmala's ANCHOR_EVERY
 TINY = 1e-3  # a step with which NUTS makes all the doublings that it may
 
 
 class Asked(NamedTuple):
-    """A collective, how often an iteration has it, and the bytes of a message, all chains in it."""
+    """Collective of an iteration: its kind, how often it happens, and the bytes of a message, all chains in it."""
 
     kind: Kind
     times: float
@@ -45,7 +45,7 @@ class Asked(NamedTuple):
 
 
 def in_turns(collectives: Iterable[Asked]) -> Iterator[tuple[Asked, float, float]]:
-    """With every pass over the tree how often it goes up, and down: single ones do so in turns, pairs do both."""
+    """Yield each collective, and how often it goes up and down the tree: single passes take turns, pairs do both."""
     is_up = True
     for each in collectives:
         if each.kind != "tree pass":
@@ -59,12 +59,12 @@ def in_turns(collectives: Iterable[Asked]) -> Iterator[tuple[Asked, float, float
 
 @dataclass(frozen=True)
 class Demand:
-    """One iteration of all chains.
+    """Demand of one iteration of all chains: what it sends, computes and draws.
 
     Attributes:
-      collectives: in their order.
-      evaluations: of each agent's own log density and gradient.
-      draw_bytes, noise_bytes: what an agent draws, and the random numbers that it takes.
+      collectives: what agents do together, in order.
+      evaluations: how often each agent evaluates its own log density and gradient.
+      draw_bytes, noise_bytes: bytes of an agent's draws, and of the random numbers that they take.
     """
 
     collectives: tuple[Asked, ...]
@@ -74,21 +74,21 @@ class Demand:
 
     @property
     def draws_of_a_chunk(self) -> int:
-        """For which the compiled loop has room."""
+        """Number of draws that the compiled loop has room for."""
         return draws_at_once(self.draw_bytes)
 
     @property
     def room_of_a_chunk(self) -> int:
-        """Bytes of it, filled anew for every chunk however few draws it has."""
+        """Bytes of the compiled loop's room for draws, filled anew for every chunk however few draws it has."""
         return self.draws_of_a_chunk * self.draw_bytes
 
     def noise_of_a_chunk(self, draws: int) -> int:
-        """Bytes of random numbers: they are drawn for a block of iterations at a time, the last one included."""
+        """Return the bytes of a chunk's random numbers, drawn for whole blocks of iterations, the last one included."""
         block = noise_at_once(self.noise_bytes, BACKEND)
         return math.ceil(draws / block) * block * self.noise_bytes
 
     def traffic(self, network: Network) -> tuple[float, float, float]:
-        """Rounds, messages and bytes of all agents, as the `simulate` runtime counts them."""
+        """Return rounds, messages and bytes of all agents, as the `simulate` runtime counts them."""
         rounds, messages, size = 0.0, 0.0, 0.0
         for kind, times, message_bytes in self.collectives:
             of_one, sent = price(network, kind)
@@ -97,7 +97,7 @@ class Demand:
         return rounds, messages, size
 
     def gossiping(self, rounds: int) -> Demand:
-        """With so many rounds in every averaging, where it has one."""
+        """Return this demand with so many rounds of gossip in every averaging, in place of one."""
         return replace(
             self,
             collectives=tuple(
@@ -109,10 +109,10 @@ class Demand:
 def demand_of(
     sampler: Sampler, network: Network, dimension: int, chains: int = 1, evaluations: float | None = None
 ) -> Demand:
-    """Of `sampler` on `network`, for a model of `dimension` float32 parameters.
+    """Find the demand of `sampler` on `network`, for a model of `dimension` float32 parameters.
 
     Args:
-      evaluations: gradients of a draw, for NUTS: as many as the longest of the chains takes.
+      evaluations: number of gradients per draw, for NUTS: as many as the longest of the chains takes.
     """
     if isinstance(sampler, OneShot) or sampler.name == "centralized_hmc":
         raise ValueError(f"{sampler.name} has no rounds to plan. Use nuts, hmc, mala or dmala.")
@@ -144,14 +144,14 @@ def _of(
 
 
 class Moved(NamedTuple):
-    """How often an iteration had each collective, and evaluated an agent's log density."""
+    """Counts of one iteration: how often it had each collective, and evaluated an agent's log density."""
 
     times: np.ndarray
     evaluations: float
 
 
 def _moved(sampler: Sampler, network: Network) -> Moved:
-    """One iteration, late in a run."""
+    """Run one iteration, late in a run, on a small stand-in, and count what it does."""
     model, inputs, positions, calls = _stand_in(sampler, network, SMALL)
     state = jax.jit(partial(start_all, model))(inputs, positions)._replace(iteration=jnp.int32(LATE))
     noise = jax.tree.map(lambda leaf: leaf[0], noise_of(model, inputs, jnp.int32(0), 1))
@@ -165,9 +165,7 @@ def _moved(sampler: Sampler, network: Network) -> Moved:
 
 
 def _stand_in(sampler: Sampler, network: Network, dimension: int) -> tuple[Model, Inputs, jax.Array, list[None]]:
-    """A standard normal whose examples say nothing, to be traced or moved; and a list with an entry for every time
-    that an agent's log density has been traced.
-    """
+    """Make a stand-in model, a standard normal whose examples say nothing, and a list with an entry per trace of it."""
     calls: list[None] = []
 
     def log_likelihood(w: jax.Array, batch: jax.Array) -> jax.Array:

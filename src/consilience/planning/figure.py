@@ -1,4 +1,4 @@
-"""A picture of time per draw over the number of agents, for all families of networks, and of what it goes into."""
+"""Figure of time per draw over the number of agents, for all families of networks, and of what it goes into."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def predict_families(
     gradient_seconds: float,
     constants: Constants = MEASURED,
 ) -> dict[str, list[Cost]]:
-    """A draw's cost on every family, in the order of `SIZES`.
+    """Predict a draw's cost on every family of networks, in the order of `SIZES`.
 
     Args:
-      demand: of an iteration.
-      rounds: of every average on a network, where `demand` has one for each; None: they are the same on all.
+      demand: demand of an iteration.
+      rounds: gives the rounds of every average on a network, where `demand` has one for each; None: same on all.
     """
     found: dict[str, list[Cost]] = {}
     for family, of_size in FAMILIES.items():
@@ -41,7 +41,7 @@ def predict_families(
 
 
 def plan_figure(costs: Mapping[str, Sequence[Cost]], title: str, path: Path, here: tuple[int, float] | None) -> None:
-    """Write the figure to `path`.
+    """Write a figure of time per draw over the number of agents to `path`.
 
     Args:
       here: the agents and seconds per draw of the network that is planned, to be marked.
@@ -77,7 +77,7 @@ def plan_figure(costs: Mapping[str, Sequence[Cost]], title: str, path: Path, her
 
 
 def _label(ax: Any, ends: Mapping[str, float]) -> None:
-    """Every line's name at its right end, moved up where two would overlap."""
+    """Write every line's name at its right end, moved up where two would overlap."""
     to_axes = ax.transScale + ax.transLimits
     last = -1.0
     for family, seconds in sorted(ends.items(), key=lambda item: item[1]):

@@ -1,4 +1,4 @@
-"""How slow the links of a network are: one number for all of them, or a file with a line for each."""
+"""Latency and bandwidth of a network's links: the same for all of them, or a file with a line for each."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ NUMBER = r"\s*(\d+(?:\.\d*)?|\.\d+)\s*"
 
 
 def seconds(what: str, text: str) -> float:
-    """Of "20ms", "0.5 s" or "300us".
+    """Return the seconds of a time such as "20ms", "0.5 s" or "300us".
 
     Args:
-      what: is written so, "--latency", for the message where it is not.
+      what: name of the value, such as "--latency", for error messages.
     """
     found = re.fullmatch(rf"{NUMBER}({'|'.join(SECONDS)})?\s*", text)
     if found is None:
@@ -35,7 +35,7 @@ def seconds(what: str, text: str) -> float:
 
 
 def bits_per_second(what: str, text: str) -> float:
-    """Of "50Mbit/s", "1 Gbit/s" or, in bytes, "10MB/s"; `what` as of `seconds`."""
+    """Return the bits per second of "50Mbit/s", "1 Gbit/s" or, in bytes, "10MB/s"; `what` is as in `seconds`."""
     found = re.fullmatch(rf"{NUMBER}(?:([kKMG]?)(bit|B)(?:/s|ps)?)?\s*", text)
     if found is None:
         raise ValueError(
@@ -56,12 +56,12 @@ def _example(what: str, text: str) -> str:
 
 @dataclass(frozen=True)
 class Links:
-    """What the links of a network are like, edge by edge as `network.edges` has them; both directions alike.
+    """Latency and bandwidth of the links of a network, in the order of `network.edges`; both directions alike.
 
     Attributes:
       latency: seconds from one end to the other, one way.
-      bandwidth: bits per second that a link lets through each way. A link's own: an agent has all of its links' at
-        once.
+      bandwidth: bits per second that a link lets through each way. Links do not share it: an agent can use all of its
+        links at once.
     """
 
     latency: np.ndarray
@@ -74,7 +74,7 @@ class Links:
 
     @property
     def slowest(self) -> tuple[float, float]:
-        """The longest latency and the least bandwidth of any link."""
+        """Longest latency and least bandwidth of any link."""
         if not self.latency.size:  # one agent
             return 0.0, np.inf
         return float(self.latency.max()), float(self.bandwidth.min())
@@ -92,10 +92,10 @@ class Links:
 
 
 def read_links(path: Path, network: Network, latency: float | None, bandwidth: float | None) -> Links:
-    """From a table with the columns from, to, latency, bandwidth: agents by their numbers, a line for each link.
+    """Read a CSV table with the columns from, to, latency, bandwidth: agents by their numbers, a line for each link.
 
     Args:
-      latency, bandwidth: of the links and cells that the table leaves out; None: it may leave out none.
+      latency, bandwidth: values for links and cells that the table leaves out; None: it may leave out none.
     """
     found: dict[tuple[int, int], tuple[float, float]] = {}
     with path.open(newline="", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""What a run by peers will take: time per draw, what it goes into, what is sent, and the best way to agree."""
+"""Prediction of a run by peers: time per draw, what it goes into, what is sent, and the best way to agree."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ MOST_WORK = 20_000_000  # agents × levels of the tree, which take about half a 
 # What agents agree on before a chunk of draws, and count after it: `Segment.pieces`.
 BETWEEN_CHUNKS = (Asked("flood", 1, 32), Asked("tree pass", 2, 24))
 SAME_BITS = "same bits everywhere"
-GIVEN = "gossip"  # of a number of rounds that is asked for, not worked out
+GIVEN = "gossip"  # with a number of rounds that is given, not worked out
 
 
 @dataclass(frozen=True)
 class Method:
-    """A way to agree, and what it takes on these links: until the last agent has the result."""
+    """Way for agents to agree, and what it takes on these links until the last agent has the result."""
 
     purpose: str
     method: str
@@ -37,15 +37,15 @@ class Method:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Of one draw of all chains.
+    """Predicted cost of one draw of all chains.
 
     Attributes:
-      seconds: per draw.
-      shares: of the seconds, by what they go into: latency, bandwidth, compute, software.
-      rounds, messages: of all that is sent for a draw, what agents agree on between chunks of draws included.
-      megabytes_per_agent: that an agent sends for a draw, on average; `most_megabytes` of the busiest.
-      draws_at_once: between two agreements.
-      seconds_per_effective_draw: None where nobody said how many draws are worth one.
+      seconds: time per draw.
+      shares: fractions of the seconds, by what they go into: latency, bandwidth, compute, software.
+      rounds, messages: number of each per draw, what agents agree on between chunks of draws included.
+      megabytes_per_agent: what an agent sends for a draw, on average; `most_megabytes`: what the busiest sends.
+      draws_at_once: number of draws between two such agreements.
+      seconds_per_effective_draw: None where `ess_per_draw` was not given.
     """
 
     seconds: float
@@ -77,14 +77,14 @@ def predict(
     chunk_seconds: float | None = None,
     constants: Constants = MEASURED,
 ) -> Prediction:
-    """Of a run by peers, after its warm-up.
+    """Predict the cost of a draw in a run by peers, after its warm-up.
 
     Args:
-      dimension: of the model's float32 parameters.
-      gradient_seconds: of an agent's own log density and gradient, for all chains.
-      evaluations: gradients of a draw, for NUTS.
-      ess_per_draw: effective draws in a draw of one chain.
-      chunk_seconds: an agent's work for a chunk besides its draws; None: by the constants.
+      dimension: number of the model's float32 parameters.
+      gradient_seconds: time of an agent's own log density and gradient, for all chains.
+      evaluations: number of gradients per draw, for NUTS.
+      ess_per_draw: effective draws per draw of one chain.
+      chunk_seconds: time of an agent's work for a chunk besides its draws; None: by the constants.
     """
     work = network.size * max(network.tree.depth, network.diameter)
     if work > MOST_WORK:
@@ -129,12 +129,12 @@ def predict(
 
 
 def per_draw(iteration: Cost, agreement: Cost, chunk_seconds: Callable[[int], float], most: int) -> tuple[Cost, int]:
-    """A draw and its part of what happens once in a chunk; and how many draws a chunk has.
+    """Return the cost of a draw, with its part of what happens once in a chunk, and the number of draws in a chunk.
 
     Args:
-      agreement: on a chunk.
-      chunk_seconds: of an agent's own work for one of so many draws.
-      most: draws that there is room for.
+      agreement: cost of agreeing on a chunk.
+      chunk_seconds: gives the time of an agent's own work for a chunk of so many draws.
+      most: number of draws that there is room for in a chunk.
     """
     pace = iteration.seconds
     at_once = most if pace == 0 else max(1, min(most, int((CHUNK_SECONDS - chunk_seconds(1)) / pace)))
@@ -144,7 +144,7 @@ def per_draw(iteration: Cost, agreement: Cost, chunk_seconds: Callable[[int], fl
 
 
 def _methods(network: Network, roads: Roads, sampler: Sampler, demand: Demand) -> list[Method]:
-    """For each of what the sampler has to agree on: the ways to do it, the one to take first."""
+    """Return, for each agreement that the sampler needs, the ways to reach it, the best first."""
     if network.size == 1:
         return []
     known = {row.method: row.rounds for row in network.plan().rows}

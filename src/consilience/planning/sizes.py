@@ -1,4 +1,4 @@
-"""Networks by family and size, in closed form: a million agents, and no graph built.
+"""Network families by size, in closed form: a million agents, and no graph built.
 
 | family | neighbours d | depth of the tree | diameter | β with Metropolis weights |
 |---|---|---|---|---|
@@ -34,14 +34,14 @@ SIZES = tuple(4**k for k in range(2, 11))  # 16 to about a million
 
 @dataclass(frozen=True)
 class Size:
-    """A network of a family.
+    """Network of a family, by the numbers that its cost depends on.
 
     Attributes:
-      degree: neighbours of the agent that has most.
-      ends: those of the two ends of the busiest link, added up.
-      children: of the spanning tree's root.
+      degree: number of neighbours of the agent that has most.
+      ends: numbers of neighbours of the two ends of the busiest link, added up.
+      children: number of children of the spanning tree's root.
       beta: the factor by which one round shrinks disagreement, at worst.
-      spec: how the network is written, "ring:16".
+      spec: text that names the network, such as "ring:16".
     """
 
     agents: int
@@ -55,7 +55,7 @@ class Size:
 
     @property
     def averaging_rounds(self) -> int:
-        """Of `cs.dmala`, as it chooses them."""
+        """Number of rounds that `cs.dmala` chooses for an average."""
         if self.beta > 0 and self.agents <= DENSE_LIMIT:  # above, the library does not look for the best
             return averaging(network_from_spec(self.spec)).rounds
         return chebyshev_rounds(self.beta)
@@ -113,19 +113,19 @@ def predict_size(
     gradient_seconds: float = 0.0,
     constants: Constants = MEASURED,
 ) -> Cost:
-    """Of a draw on a network of a family whose links are alike.
+    """Predict the cost of a draw on a network of a family whose links are alike.
 
     A pass over the tree is `depth` messages after each other, and gossip one to and from each neighbour. What an agent
     takes and sends besides delays it by as much as is not done while messages travel: the root has each child twice in
     two passes, and half of that is while messages travel; in gossip, a message and its answer wait once for all that
-    the two ends of their link have to do. TCP's windows are open.
+    the two ends of their link have to do. TCP's windows are taken as open.
 
     Args:
-      demand: of an iteration, with the rounds of the averages on this network.
+      demand: demand of an iteration, with the rounds of the averages on this network.
     """
 
     def messages(asked: Asked, count: float, besides: float, handled: float) -> np.ndarray:
-        """`count` after each other; `besides` that the last one waits for, of those that one agent has `handled`."""
+        """Return the cost of `count` messages in a row; the last waits for `besides` of those an agent `handled`."""
         parts, further = np.zeros(len(PARTS)), constants.further(asked.message_bytes)
         parts[LATENCY] = count * latency
         parts[BANDWIDTH] = count * 8 * bytes_on_the_wire(asked.message_bytes) / bandwidth

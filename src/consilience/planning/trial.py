@@ -1,4 +1,4 @@
-"""What a run that has been made knows of those to come: the model's size, the sampler, gradients, effective draws."""
+"""Facts from a past run to plan others by: the model's size, the sampler, gradients, effective draws."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ STEPS = "num_integration_steps"
 
 @dataclass(frozen=True)
 class Trial:
-    """A run, as far as plans are concerned.
+    """Facts of a past run that plans use.
 
     Attributes:
-      sampler: its name and settings, as a run's file has them.
-      evaluations: gradients of a draw, those of the longest chain, on average; None where the sampler does not say.
-      are_averages: of several draws of each chain, so that a draw's longest chain had more.
-      ess_per_draw: effective draws of the slowest parameter, in the bulk, in an iteration of one chain; None where too
+      sampler: name and settings of the sampler, as a run's file has them.
+      evaluations: gradients per draw of its longest chain, on average; None where the sampler does not say.
+      are_averages: whether those are averages over iterations of each chain, so that the longest chain of one had more.
+      ess_per_draw: effective draws of the slowest parameter, in the bulk, per iteration of one chain; None where too
         few draws are there to tell.
     """
 
@@ -34,7 +34,7 @@ class Trial:
 
 
 def trial_of(run: Run) -> Trial:
-    """Of a run that was loaded from its folder."""
+    """Return the facts that plans use, of a run that was loaded from its folder."""
     assert run.parameters is not None
     steps = np.asarray(run.raw_stats[STEPS]) if STEPS in run.raw_stats else None
     effective = run.summary().columns["ess_bulk"]
@@ -50,7 +50,7 @@ def trial_of(run: Run) -> Trial:
 
 
 def _settings(text: str) -> dict[str, Any]:
-    """Of a sampler as its folder has it, "HMC(step_size=0.1, ...)". Arrays change no message, and are left out."""
+    """Read a sampler's settings from "HMC(step_size=0.1, ...)". Arrays change no message, and are left out."""
     try:
         written = ast.parse(text, mode="eval").body
     except SyntaxError:

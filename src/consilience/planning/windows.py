@@ -1,6 +1,6 @@
-"""What TCP lets a sender send before it has heard of the other end, and how long a message waits for that.
+"""TCP windows: how much may be sent before the other end has acknowledged it, and how long a message waits for that.
 
-As Linux has it: a window starts at ten packets. While it holds a message up, every round trip doubles it, until it has
+As in Linux, a window starts at ten packets. While it holds a message up, every round trip doubles it, until it has
 room for twice the longest message. Then nothing waits, as long as such messages keep coming; for every time-out (200 ms
 and a round trip, RFC 6298) without one, the window is cut in half (RFC 2861). So a window W that is shorter than a
 message of B bytes takes
@@ -17,20 +17,20 @@ import numpy as np
 PACKET, PACKET_HEADERS = 1500, 52  # bytes of an Ethernet packet, and what IP and TCP take of it
 FIRST_WINDOW = 10 * (PACKET - PACKET_HEADERS)
 SHORTEST_TIME_OUT = 0.2  # seconds
-ROOM_FOR = 2  # of the longest message
+ROOM_FOR = 2  # times the longest message: an open window
 
 
 class Windows:
-    """Of all links, each way by itself; open at first, as they are some messages after the start of a run."""
+    """TCP windows of all links, each way by itself; open at first, as they are some messages after a run has begun."""
 
     def __init__(self, links: int) -> None:
-        self._used = np.full(links, np.inf)  # when a long message went, at last
+        self._used = np.full(links, np.inf)  # when a long message last went
         self._longest = np.zeros(links)
 
     def wait(
         self, link: np.ndarray, now: np.ndarray, size: float, latency: np.ndarray, bandwidth: np.ndarray
     ) -> np.ndarray:
-        """Seconds that messages of `size` bytes on the wire, which leave at `now`, wait for acknowledgements."""
+        """Return the seconds that messages of `size` bytes on the wire, leaving at `now`, wait for acknowledgements."""
         if size <= FIRST_WINDOW:
             return np.zeros(len(link))
         self._longest[link] = np.maximum(self._longest[link], size)
@@ -45,9 +45,9 @@ class Windows:
         return waited
 
     def pass_by(self, seconds: float) -> None:
-        """Time in which nothing long is sent."""
+        """Let time pass in which nothing long is sent."""
         self._used -= seconds
 
     def go_on(self, seconds: float) -> None:
-        """Time in which all that was sent is sent again and again."""
+        """Let time pass in which all that was sent is sent again and again."""
         self._used += seconds

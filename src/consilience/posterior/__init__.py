@@ -1,4 +1,4 @@
-"""What is sampled: a prior, one agent's likelihood, and the data it never shows."""
+"""Posterior distributions: a prior, each agent's likelihood, and its data, which it never shows to the others."""
 
 from .layout import Layout
 from .local import LocalLogDensity

@@ -1,4 +1,4 @@
-"""Parameters as one vector: samplers work on it, users never see it."""
+"""Parameters flattened to one vector: samplers work on it, users never see it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RESERVED = ("agent", "chain", "draw")
 
 @dataclass(frozen=True)
 class Layout:
-    """How a parameter pytree lies in a vector.
+    """The layout of a parameter pytree in a flat vector.
 
     Unlike `jax.flatten_util.ravel_pytree` this compares equal for equal shapes, so that a second run of the
     same model finds the first one's compiled code.
@@ -32,7 +32,7 @@ class Layout:
 
     @classmethod
     def of(cls, params: Params, what: str = "init") -> Layout:
-        """The layout of `params`; refuses leaves that are not floating-point arrays. `what` is the argument's name."""
+        """Return the layout of `params`; refuse leaves that are not floating-point, naming the argument `what`."""
         paths, treedef = jax.tree_util.tree_flatten_with_path(params)
         if not paths:
             raise ValueError(f"{what} has no parameters: pass the model's parameters, for example jnp.zeros(3).")
@@ -61,7 +61,7 @@ class Layout:
 
     @cached_property
     def offsets(self) -> tuple[int, ...]:
-        """Where each leaf begins, and the total at the end."""
+        """Index in the vector at which each leaf begins, and the total at the end."""
         sizes = [math.prod(shape) for shape in self.shapes]
         return tuple(int(n) for n in np.concatenate([[0], np.cumsum(sizes)]))
 
@@ -71,28 +71,28 @@ class Layout:
 
     @property
     def dtype(self) -> np.dtype:
-        if len(set(self.dtypes)) == 1:  # also where jax's settings would not have it
+        if len(set(self.dtypes)) == 1:  # even where jax is not set to hold it
             return self.dtypes[0]
         return np.dtype(jnp.result_type(*self.dtypes)) if self.dtypes else np.dtype(np.float32)
 
     def leaves(self, vectors: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-        """Names and values of the leaves in an array of vectors, other axes kept: views wherever that can be."""
+        """Yield names and values of the leaves in an array of vectors, other axes kept: views wherever that can be."""
         parts = zip(self.names, self.offsets[:-1], self.offsets[1:], self.shapes, strict=True)
         for name, start, end, shape in parts:
             yield name, vectors[..., start:end].reshape(*vectors.shape[:-1], *shape)
 
     def ravel(self, params: Params) -> jax.Array:
-        """The vector of `params`."""
+        """Return `params` as one vector."""
         leaves = self.treedef.flatten_up_to(params)
         return jnp.concatenate([jnp.asarray(leaf, self.dtype).ravel() for leaf in leaves])
 
     def ravel_on_host(self, params: Params) -> np.ndarray:
-        """Return the vector of given `params`, put together by numpy: jax would compile for it."""
+        """Return `params` as one vector, put together by numpy: jax would compile for it."""
         leaves = self.treedef.flatten_up_to(params)
         return np.concatenate([np.asarray(jnp.asarray(leaf, self.dtype)).ravel() for leaf in leaves])
 
     def unravel(self, vector: Any) -> Params:
-        """The pytree of a vector, or of an array of vectors: the last axis is taken apart, others are kept."""
+        """Return the pytree of a vector, or of an array of vectors: the last axis is taken apart, others are kept."""
         parts = zip(self.offsets[:-1], self.offsets[1:], self.shapes, self.dtypes, strict=True)
         leaves = [
             vector[..., start:end].reshape((*vector.shape[:-1], *shape)).astype(dtype, copy=False)
@@ -102,7 +102,7 @@ class Layout:
 
 
 def _check_names(names: list[str], what: str) -> None:
-    """Refuse names under which draws could not be told apart later."""
+    """Refuse names that occur twice, or are an axis of all draws: draws could not be told apart later."""
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"{what}: two parameters are called {name!r}. Rename one.")
@@ -111,5 +111,5 @@ def _check_names(names: list[str], what: str) -> None:
 
 
 def leaf_name(path: Any, root: str = "params") -> str:
-    """A leaf's name as users write it: `layer.w` for params["layer"]["w"], `params` for a bare array."""
+    """Return a leaf's name as users write it: `layer.w` for params["layer"]["w"], `params` for a bare array."""
     return jax.tree_util.keystr(path, simple=True, separator=".").replace("/", ".") or root

@@ -14,7 +14,7 @@ from .shards import Shard
 
 @dataclass(frozen=True, eq=False)
 class LocalLogDensity:
-    """ℓ_i of the agent that holds `shard`, one of `size` agents."""
+    """The log density ℓ_i of the agent that holds `shard`, one of `size` agents, as a function of a vector."""
 
     posterior: Posterior
     layout: Layout
@@ -25,10 +25,10 @@ class LocalLogDensity:
         return self.posterior.local_logdensity(self.layout.unravel(w), self.shard, self.size)
 
     def minibatch(self, w: jax.Array, uniforms: jax.Array) -> jax.Array:
-        """An unbiased estimate of ℓ_i from examples drawn with replacement.
+        """Return an unbiased estimate of ℓ_i from examples drawn with replacement.
 
         Args:
-          uniforms: one number in [0, 1) for every example of the minibatch: which example that is.
+          uniforms: one number in [0, 1) for every example of the minibatch, which chooses that example.
         """
         real = self._examples()
         # The real examples come before the padding. Rounding may lift u·n to n itself.
@@ -40,7 +40,7 @@ class LocalLogDensity:
         return sum_of_batch * (real / len(uniforms)).astype(sum_of_batch.dtype) + prior
 
     def _examples(self) -> jax.Array:
-        """How many, padding left out."""
+        """Count the agent's examples, padding left out."""
         dtype = self.layout.dtype
         if self.shard.mask is None:
             return jnp.asarray(len(jax.tree.leaves(self.shard.batch)[0]), dtype)

@@ -1,4 +1,4 @@
-"""NumPyro models as posteriors.
+"""Posteriors of NumPyro models.
 
 A model(batch) has latent sites z, each in its prior's support, and observed sites y. NumPyro's bijections z = T(u) take
 the unconstrained u, which are sampled, to z:
@@ -6,8 +6,7 @@ the unconstrained u, which are sampled, to z:
     log_prior(u)             = Σ_latent [ log p(z) + log |det ∂T/∂u| ] + factors that do not depend on the batch
     log_likelihood(u, batch) = Σ_observed log p(y | z), one number per row of the batch
 
-The model is read once the form of the data is known, and never on data: what is compiled holds none, and is the same
-for all agents.
+The model is read from the form of the data, never on data: compiled code holds none, and is the same for all agents.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from .tasks import Task
 
 
 def unread(model: Model, init: Mapping[str, Any] | None, task: Task | None) -> Posterior:
-    """The posterior of a NumPyro model, to be read when it is bound to data."""
+    """Return the posterior of a NumPyro model, to be read when it is bound to data."""
     if not callable(model):
         raise TypeError(f"model is a {type(model).__name__}; pass the function with the numpyro.sample statements.")
     try:
@@ -52,8 +51,9 @@ def _not_yet(*_: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class UnreadModel(Posterior):
-    """A NumPyro model before the form of its data is known. Bound again to data of one form it is the same posterior,
-    so that a second run finds the first one's compiled code.
+    """The posterior of a NumPyro model before the form of its data, shapes and dtypes, is known.
+
+    Bound again to data of one form it is the same posterior, so that a second run finds the first one's compiled code.
     """
 
     model: Model
@@ -74,12 +74,12 @@ class UnreadModel(Posterior):
 
 @dataclass(frozen=True, eq=False)
 class ReadModel(Posterior):
-    """A NumPyro model that is bound to the form of its data."""
+    """The posterior of a NumPyro model that is bound to the form of its data."""
 
     reading: Reading
 
     def check_data(self, agent: int, params: Params, batch: Batch) -> None:
-        """Refuse rows that the model's distributions cannot give, or that lead it to elements that are not there."""
+        """Refuse rows that the model's distributions cannot give, or that have indices out of range."""
         super().check_data(agent, params, batch)
         reading = self.reading
         check_each_row(agent, reading.values, reading.observed, params, batch, reading.dummy)
@@ -87,7 +87,7 @@ class ReadModel(Posterior):
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """A model, its sites, and a dummy batch with which all is computed that does not depend on the batch."""
+    """A NumPyro model with its sites, and a dummy batch for all that does not depend on the batch."""
 
     model: Model
     sites: Sites
@@ -128,17 +128,17 @@ class Reading:
         return self.unconstrain({name: site["value"] for name, site in self._started(key).items()})
 
     def values(self, params: Params) -> Values:
-        """The latent variables, constrained."""
+        """Return the constrained latent variables of unconstrained parameters."""
         return constrained(self.model, params, self.dummy)
 
     def observed(self, values: Values, batch: Batch) -> dict[str, tuple[jax.Array, jax.Array]]:
-        """Of a batch of one row, by site: whether its value is possible, and the value."""
+        """Return, by site of a batch of one row, whether its value is possible, and the value."""
         sites = run(self.model, values, batch)
         bounded = {name: (sites[name]["fn"].support, jnp.asarray(sites[name]["value"])) for name in self.sites.bounded}
         return {name: (jnp.all(support(value)), value.squeeze()) for name, (support, value) in bounded.items()}
 
     def predictive(self) -> Callable[[Key, Params, Batch], dict[str, jax.Array]]:
-        """Draws of the observed sites. Arrays of the batch that these do not depend on, such as y, may be left out."""
+        """Return a function that draws the observed sites; arrays that it does not need, such as y, may be left out."""
         if not isinstance(self.dummy, dict):
             return self._drawn
         key, params = jax.random.key(0), {name: jnp.zeros(f.shape, f.dtype) for name, f in self.sites.latents.items()}
@@ -163,7 +163,7 @@ class Reading:
         def draw(site: dict[str, Any]) -> Any:
             if site["name"] not in self.sites.observed:
                 return None
-            # Without a plate the rows may be in the observed array alone.
+            # Without a plate, the axis of the rows may be in the observed array and not in the distribution.
             observation, key = observation_and_key(site)
             fn, rows = site["fn"], jnp.shape(observation)
             shape = jnp.broadcast_shapes(fn.batch_shape, rows[: len(rows) - fn.event_dim])
@@ -174,12 +174,12 @@ class Reading:
         return {name: jnp.moveaxis(sites[name]["value"], self.sites.row_axes[name], 0) for name in self.sites.observed}
 
     def points(self) -> Params:
-        """Two, stacked: a start, and one that ignores given values, as a zero would hide what it multiplies."""
+        """Return two stacked points: a start, and one without the given values, as a zero hides what it multiplies."""
         one, other = jax.random.split(jax.random.key(0))
         return jax.tree.map(lambda *leaves: jnp.stack(leaves), self.init(one), anywhere(other, self.sites.latents))
 
     def check_start(self) -> None:
-        """Refuse values to start from that are not those of latent sites."""
+        """Refuse start values of unknown sites, of another shape than the site's, or outside of its prior's support."""
         for name in self.start:
             if name not in self.sites.latents:
                 raise ValueError(f"init: there is no latent site {name!r}; there are {', '.join(self.sites.latents)}.")
@@ -194,6 +194,6 @@ class Reading:
                 raise ValueError(f"init: {name!r} is outside of its prior's support, {fn.support}: {given}.")
 
     def _started(self, key: Key) -> dict[str, Any]:
-        """The sites at a start: values that are given, and uniform ones in (-2, 2) of the unconstrained space."""
+        """Return the sites at a start: given values, and others uniform in (-2, 2) of the unconstrained space."""
         values = {name: jnp.asarray(value, float) for name, value in self.start.items()}
         return traced(substitute(seed(self.model, key), substitute_fn=init_to_value(values=values)), self.dummy)

@@ -1,4 +1,4 @@
-"""Checks of a NumPyro model on rows of data: that it takes them one by one, and that each is possible."""
+"""Checks of a NumPyro model on rows of data: that their likelihoods are independent, and that each is possible."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ Observed = Callable[[Values, Batch], Mapping[str, tuple[jax.Array, jax.Array]]]
 def check_rows_apart(
     log_likelihood: Callable[[Params, Batch], jax.Array], points: Callable[[], Params], batch: Batch
 ) -> None:
-    """Refuse a likelihood of one row that changes with the others.
+    """Refuse a likelihood that, for one row, depends on the other rows of the batch.
 
-    A few rows that lie apart, and rows made from them that are unlike each other, are given to the model together and
-    one by one: a single row of data is as good as many.
+    A few rows that lie apart, and altered copies of them that are unlike each other, are given to the model together
+    and one by one. Thanks to the copies, a single row of data is as good as many.
 
     Args:
-      log_likelihood: of a batch, one number per row.
-      points: parameters to compare at, stacked.
-      batch: of one agent.
+      log_likelihood: a function of parameters and a batch that returns one number per row.
+      points: a function that returns the parameters to compare at, stacked.
+      batch: one agent's data.
     """
     rows = np.linspace(0, len(jax.tree.leaves(batch)[0]) - 1, ROWS_COMPARED).astype(int)
     random = np.random.default_rng(0)
@@ -44,7 +44,7 @@ def check_rows_apart(
 
 
 def _with_others(rows: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """The rows, and as many that differ from them: numbers of the same sign, and flags."""
+    """Return the rows and as many altered ones: floats keep their sign, counts stay 0 or more, flags are random."""
     if rows.dtype == bool:
         others = random.integers(2, size=rows.shape) == 1
     elif jnp.issubdtype(rows.dtype, jnp.integer):
@@ -77,18 +77,18 @@ def check_each_row(
     batch: Batch,
     dummy: Batch,
 ) -> None:
-    """Refuse values outside of the support of their distribution, and indices outside of what they index, which would
-    not show later: jax takes the nearest element for one that is not there.
+    """Refuse rows with a value outside of the support of its distribution, or with an index that is out of range.
 
-    An index that a row of the dummy batch leads to as well is not the row's: checkify takes some that are right for
-    wrong ones. It tells the first alone, so that such an index hides those after it.
+    A wrong index would not show later: jax takes the nearest element for one that is not there. Errors that a row of
+    the dummy batch has as well are ignored: checkify takes some indices that are right for wrong ones. It reports the
+    first alone, so that such an index hides those after it.
 
     Args:
-      agent: whose batch it is.
-      values: the latent variables of parameters. Their transforms are not checked: they do not see the batch.
-      observed: of a batch of one row, by site: whether its value is possible, and the value.
-      params: where to run the model.
-      batch: the agent's.
+      agent: number of the agent whose batch it is.
+      values: latent variables as a function of parameters. Their transforms are not checked: they do not see the batch.
+      observed: by site, whether its value is possible, and the value: a function of latents and a batch of one row.
+      params: parameters at which to run the model.
+      batch: the agent's data.
       dummy: a batch of the same form.
     """
     rows = len(jax.tree.leaves(batch)[0])

@@ -1,4 +1,4 @@
-"""Runs of a NumPyro model: its sites and their densities, given its latent variables and a batch."""
+"""Running a NumPyro model: its sites and their log densities, given its latent variables and a batch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Model = Callable[[Batch], Any]
 
 
 def by_columns(model: Model) -> str:
-    """What to write where a model has a parameter for each column, y=None among them, and none for the batch."""
+    """Say what to write where a model has a parameter for each column, y=None among them, and none for the batch."""
     parameters = inspect.signature(model).parameters.values()
     names = [
         parameter.name
@@ -35,30 +35,30 @@ def by_columns(model: Model) -> str:
 
 
 def traced(model: Model, batch: Batch) -> dict[str, Any]:
-    """The sites of the model, their values unchecked by NumPyro: a dummy batch has standard deviations of zero."""
+    """Run a model and return its sites, unchecked by NumPyro: a dummy batch has standard deviations of zero."""
     with numpyro.validation_enabled(False):
         return trace(model).get_trace(batch)
 
 
 def run(model: Model, values: Mapping[str, Any], batch: Batch) -> dict[str, Any]:
-    """The model's sites with its latent variables at `values`."""
+    """Run a model with its latent variables at `values`, and return its sites."""
     return traced(substitute(model, data=values), batch)
 
 
 def constrained(model: Model, params: Params, batch: Batch, deterministic: bool = False) -> dict[str, Any]:
-    """The latent variables of unconstrained parameters, with deterministic sites if they are wanted."""
+    """Return the latent variables of unconstrained parameters, with deterministic sites if they are wanted."""
     with numpyro.validation_enabled(False):
         return constrain_fn(model, (batch,), {}, params, return_deterministic=deterministic)
 
 
 def log_density(site: dict[str, Any]) -> jax.Array:
-    """Not summed over anything but the event."""
+    """Return the log density of a site at its value, with its scale, summed over nothing but the event."""
     value = jnp.asarray(site["fn"].log_prob(site["value"]))
     return value if site["scale"] is None else site["scale"] * value
 
 
 def prior_terms(model: Model, params: Params, batch: Batch, factors: list[str]) -> dict[str, jax.Array]:
-    """log p(z) + log |det ∂z/∂u| of every latent site, and the named factors."""
+    """Return log p(z) + log |det ∂z/∂u| of every latent site, and the named factors."""
     values = constrained(model, params, batch)
     sites = run(model, values, batch)
     terms = {name: log_density(sites[name]).sum() for name in [*params, *factors]}
@@ -69,7 +69,7 @@ def prior_terms(model: Model, params: Params, batch: Batch, factors: list[str]) 
 
 
 def anywhere(key: Key, latents: Mapping[str, jax.ShapeDtypeStruct]) -> Params:
-    """Unconstrained values of the latent variables, uniform in (-2, 2)."""
+    """Draw unconstrained values of the latent variables, uniform in (-2, 2)."""
     keys = jax.random.split(key, len(latents))
     return {
         name: jax.random.uniform(key, form.shape, form.dtype, -2, 2)
@@ -78,12 +78,12 @@ def anywhere(key: Key, latents: Mapping[str, jax.ShapeDtypeStruct]) -> Params:
 
 
 def forms(batch: Batch, rows: int) -> Batch:
-    """Shapes and dtypes of a batch like this, on the device."""
+    """Return the shapes and dtypes, as on the device, of a batch like this with `rows` rows."""
     return jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct((rows, *np.shape(leaf)[1:]), jax.dtypes.canonicalize_dtype(leaf.dtype)), batch
     )
 
 
 def zeros(batch: Batch, rows: int) -> Batch:
-    """A dummy batch."""
+    """Make a dummy batch: zeros, in the form of `batch`, with `rows` rows."""
     return jax.tree.map(lambda form: jnp.zeros(form.shape, form.dtype), forms(batch, rows))

@@ -1,4 +1,4 @@
-"""The sites of a NumPyro model, sorted into prior and likelihood, or refused with what to write instead.
+"""Sorting the sites of a NumPyro model into prior and likelihood; others are refused with what to write instead.
 
 The model is run on dummy batches alone. What depends on the values of the batch is found by following its inputs
 through the traced program; what depends on its number of rows, by tracing it with two rows and with three.
@@ -54,14 +54,14 @@ READ_IN_PYTHON = (
 
 @dataclass(frozen=True)
 class Sites:
-    """Of one model, by name.
+    """Names of the sites of a NumPyro model, by their role in prior and likelihood.
 
     Attributes:
-      latents: what is sampled, with the form of its unconstrained values.
+      latents: sites that are sampled, with the shape and dtype of their unconstrained values.
       prior_factors: factors that do not depend on the batch: a part of the prior.
-      row_axes: of the observed sites and of all other factors, the axis of the log density along which the rows lie.
-      observed: the sites among them.
-      bounded: the observed sites whose values can be seen to be impossible whatever the parameters.
+      row_axes: for observed sites and all other factors, the axis of the log density along which the rows lie.
+      observed: observed sites, which are among those of `row_axes`.
+      bounded: observed sites whose values can be seen to be impossible whatever the parameters are.
       shown: deterministic sites that do not depend on the batch.
       dims: names of the axes of latent and shown sites that are in plates.
     """
@@ -77,16 +77,16 @@ class Sites:
 
 @dataclass(frozen=True)
 class Outline:
-    """What one trace tells of a site."""
+    """Kind, shape and plates of a site, as found by one trace of the model."""
 
     kind: str  # latent, observed, factor, deterministic, plate; or one of REFUSED
-    shape: tuple[int, ...] = ()  # of the value; of an observed site and a factor, of its log density
-    plates: tuple[str | None, ...] = ()  # along the axes of the value
-    unconstrained: Any = None  # of a latent site
+    shape: tuple[int, ...] = ()  # of the value or, for an observed site and a factor, of the log density
+    plates: tuple[str | None, ...] = ()  # names of the plates along the axes of the value
+    unconstrained: Any = None  # shape and dtype of a latent site's unconstrained value
 
 
 def read_sites(model: Model, batch: Batch) -> Sites:
-    """Sort the sites of `model`, given the form of its batches; their values are not looked at."""
+    """Sort the sites of `model` by their role, given the form of its batches; their values are not looked at."""
     two, three = (_survey(model, forms(batch, rows)) for rows in (2, 3))
     _refuse_forms(two, three, by_columns(model))
     latents = {name: site.unconstrained for name, site in two.items() if site.kind == "latent"}
@@ -130,7 +130,7 @@ def read_sites(model: Model, batch: Batch) -> Sites:
 
 
 def _survey(model: Model, form: Batch) -> dict[str, Outline]:
-    """An outline of every site, by tracing the model once."""
+    """Trace the model once, and return an outline of every site."""
     found: dict[str, Outline] = {}
 
     def survey(key: jax.Array, batch: Batch) -> None:
@@ -149,7 +149,7 @@ def _outline(site: dict[str, Any]) -> Outline:
         return Outline("plate" if taken in (None, size) else "subsample")
     if kind == "deterministic":
         depth = max((-frame.dim for frame in site["cond_indep_stack"]), default=0)
-        # How many of its axes are its own, a deterministic site does not say: it has none, or plates are left unnamed.
+        # A deterministic site does not say which axes are plates': they are named only where all of its axes are.
         has_doubt = jnp.ndim(site["value"]) != depth
         return Outline(kind, jnp.shape(site["value"]), () if has_doubt else _plates(site, event_dim=0))
     if kind != "sample":
@@ -167,7 +167,7 @@ def _outline(site: dict[str, Any]) -> Outline:
 
 
 def _plates(site: dict[str, Any], event_dim: int) -> tuple[str | None, ...]:
-    """The plate along each axis of the value, None where there is none."""
+    """Return the name of the plate along each axis of a site's value, None where there is none."""
     names: list[str | None] = [None] * jnp.ndim(site["value"])
     for frame in site["cond_indep_stack"]:
         axis = len(names) - event_dim + frame.dim
@@ -178,7 +178,8 @@ def _plates(site: dict[str, Any], event_dim: int) -> tuple[str | None, ...]:
 
 def _refuse_forms(two: dict[str, Outline], three: dict[str, Outline], hint: str) -> None:
     """Refuse kinds of sites that cannot be sampled, and latent sites whose form depends on the number of rows.
-    The hint is for those that a batch, given as another argument, would have made observed ones.
+
+    The hint is for latent sites that would be observed ones if the model took the batch as its argument.
     """
     for name, site in two.items():
         if site.kind in REFUSED:
@@ -203,9 +204,7 @@ def _refuse_forms(two: dict[str, Outline], three: dict[str, Outline], hint: str)
 
 
 def _quantities(model: Model, params: Params, batch: Batch) -> dict[str, Any]:
-    """By site, what must not depend on the batch if the site is not to: a latent's prior and value, a deterministic
-    value, a log-likelihood. "y inside" is whether the values of y are in the support of their distribution.
-    """
+    """Compute by site what may depend on the batch: a latent's prior and value, a deterministic value, a likelihood."""
     values, terms = constrained(model, params, batch), prior_terms(model, params, batch, [])
     found: dict[str, Any] = {name: (terms[name], values[name]) for name in params}
     for name, site in run(model, values, batch).items():
@@ -214,12 +213,12 @@ def _quantities(model: Model, params: Params, batch: Batch) -> dict[str, Any]:
         elif site["type"] == "sample" and site["is_observed"]:
             found[name] = log_density(site)
             if _can_be_outside(site["fn"]):
-                found[f"{name} inside"] = site["fn"].support(site["value"])
+                found[f"{name} inside"] = site["fn"].support(site["value"])  # which values are in the support
     return found
 
 
 def _can_be_outside(fn: Any) -> bool:
-    """Whether a value's support is told number by number, without rounding, and none of them is masked."""
+    """Tell whether a distribution's support can be checked number by number, without rounding or masks."""
     support = fn.support
     while isinstance(support, dist.constraints.independent):
         support = support.base_constraint
@@ -227,18 +226,18 @@ def _can_be_outside(fn: Any) -> bool:
 
 
 def _is_within(fn: Any, kind: Any) -> bool:
-    """Whether a distribution, or one that it wraps, is of this kind."""
+    """Tell whether a distribution, or one that it wraps, is of this kind."""
     return isinstance(fn, kind) or (hasattr(fn, "base_dist") and _is_within(fn.base_dist, kind))
 
 
 def _inputs(model: Model, latents: dict[str, jax.ShapeDtypeStruct], form: Batch) -> dict[str, frozenset[str]]:
-    """Which of "params" and "batch" each quantity depends on."""
+    """Find which of "params" and "batch" each of the `_quantities` depends on."""
     found = inputs_of(partial(_quantities, model), params=latents, batch=form)
     return {name: frozenset().union(*jax.tree.leaves(part)) for name, part in found.items()}
 
 
 def _changed_by_rows(model: Model, latents: dict[str, jax.ShapeDtypeStruct], batch: Batch) -> set[str]:
-    """Quantities that are others with two rows than with three, at a point drawn at random."""
+    """Find the `_quantities` that differ between two rows and three, at a point drawn at random."""
 
     def both(key: jax.Array) -> list[dict[str, Any]]:
         point = anywhere(key, latents)
@@ -253,7 +252,7 @@ def _changed_by_rows(model: Model, latents: dict[str, jax.ShapeDtypeStruct], bat
 
 
 def _row_axis(name: str, two: tuple[int, ...], three: tuple[int, ...]) -> int:
-    """Of a log density with these shapes for two rows and for three, the axis of the rows."""
+    """Find the axis of the rows in a log density, given its shapes for two rows and for three."""
     axes = [axis for axis, sizes in enumerate(zip(two, three, strict=False)) if sizes == (2, 3)]
     if (
         len(two) == len(three)
@@ -274,7 +273,7 @@ def _row_axis(name: str, two: tuple[int, ...], three: tuple[int, ...]) -> int:
 
 
 def _dims(outlines: dict[str, Outline], names: list[str]) -> dict[str, tuple[str, ...]]:
-    """The axes' names of sites in plates; plates called like a site, or like an axis of all draws, are left out."""
+    """Return the axes' names of sites in plates, but for plates called like a site, or like an axis of all draws."""
     taken = {*RESERVED, *names}
     plates = {name: [p if p not in taken else None for p in outlines[name].plates] for name in names}
     return {
@@ -286,7 +285,7 @@ def _dims(outlines: dict[str, Outline], names: list[str]) -> dict[str, tuple[str
 
 @contextmanager
 def explained(model: Model, form: Batch) -> Iterator[None]:
-    """Say of errors raised by a model what it was run on, and of those that only tracing raises, what to write."""
+    """Explain errors raised by a model: what it was run on and, where only tracing raises them, what to write."""
     try:
         yield
     except READ_IN_PYTHON as error:

@@ -1,4 +1,4 @@
-"""The posterior, and the part of it that is one agent's own."""
+"""The posterior distribution that is sampled, and one agent's part of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .tasks import Classification, Regression, Task, logits_of, means_of
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """A prior and a likelihood, over parameters that are any pytree of real arrays.
+    """A posterior distribution: a prior and a likelihood over parameters that are any pytree of real arrays.
 
         log π(ω) = log_prior(ω) + Σ_i Σ_{z in D_i} log_likelihood(ω, z) + const
 
@@ -32,14 +32,14 @@ class Posterior:
       log_prior: `log_prior(params)` is a scalar, up to a constant.
       log_likelihood: `log_likelihood(params, batch)` is one number per example of the batch. The batch is a pytree
         like the data, its leaves with one leading axis.
-      constrain: what draws show in place of the parameters, named: a jax function of one draw. None: the parameters.
-      unconstrain: the way back from that to the parameters.
+      constrain: a jax function from the parameters of one draw to the named values that draws show in their place.
+        None: draws show the parameters.
+      unconstrain: the inverse of `constrain`, from the values shown back to the parameters.
       predictive: `predictive(key, params, batch)` draws new observations for the rows of a batch, {"y": (rows, ...)};
-        those that the batch may have are ignored.
-      task: what is predicted, where that is one thing: labels or numbers, for scores. Its functions are of what draws
-        show.
-      dims: names of the axes of what draws show, {"theta": ("groups",)}.
-      init: where chains start unless `cs.sample` is told: the parameters, or a function of a key that gives them.
+        observations that the batch may have are ignored.
+      task: what is predicted, if it is one label or one number a row, for scores. Its functions take what draws show.
+      dims: names of the axes of the values that draws show, {"theta": ("groups",)}.
+      init: where chains start unless `cs.sample` has an init: the parameters, or a function of a key that returns them.
     """
 
     log_prior: Callable[[Params], jax.Array]
@@ -60,7 +60,7 @@ class Posterior:
         init: Mapping[str, Any] | None = None,
         task: Task | None = None,
     ) -> Posterior:
-        """The posterior of a NumPyro model of one batch: priors, constraints and likelihood are read off it.
+        """Make the posterior of a NumPyro model of one batch: priors, constraints and likelihood are read off it.
 
             def model(batch):
                 w = numpyro.sample("w", dist.Normal(0, 1).expand([3]).to_event(1))
@@ -73,11 +73,11 @@ class Posterior:
         all agents, and the batch says which group a row is of: `numpyro.plate("groups", 12)`, `theta[batch["group"]]`.
 
         Args:
-          model: `model(batch)`, its observations given as `obs=batch["y"]`. It is traced: jax, not numpy, and no
+          model: `model(batch)`, its observations given as `obs=batch["y"]`. It is traced: write jax, not numpy, and no
             decision in Python on the values of the batch.
           init: constrained values to start from, by site; other sites start uniformly in (-2, 2) of the unconstrained
             space, as in NumPyro.
-          task: what is predicted, if it is to be scored: by functions of the constrained draws, {site: value}.
+          task: what is predicted, if it is to be scored; its functions take the constrained draws, {site: value}.
         """
         require("numpyro", "numpyro")
         from .numpyro import unread
@@ -95,15 +95,15 @@ class Posterior:
         y: str = "y",
         init: Params | Callable[[Key], Params] | None = None,
     ) -> Posterior:
-        """A classifier: label y of a row x has probability softmax(apply(params, x))[y].
+        """Make the posterior of a classifier: label y of a row x has probability softmax(apply(params, x))[y].
 
         Args:
-          apply: `apply(params, x)` gives logits (rows, classes); the parameters are any pytree of real arrays.
+          apply: `apply(params, x)` returns logits (rows, classes); the parameters are any pytree of real arrays.
           prior_precision: λ of the prior N(0, 1/λ) on every parameter.
-          log_prior: the prior instead, a function of the parameters.
-          x: the inputs' name in the data. Data may also be a tuple, inputs first and labels last.
-          y: the labels' name: whole numbers from 0.
-          init: where chains start: the parameters, or a function of a key that gives them.
+          log_prior: another prior in its place: its log density, a function of the parameters.
+          x: name of the inputs in the data. Data may also be a tuple, inputs first and labels last.
+          y: name of the labels, which are whole numbers from 0.
+          init: where chains start: the parameters, or a function of a key that returns them.
         """
         logits = logits_of(apply)
         task = Classification(lambda params, x: jax.nn.softmax(logits(params, x)), x, y)
@@ -128,16 +128,16 @@ class Posterior:
         y: str = "y",
         init: Params | Callable[[Key], Params] | None = None,
     ) -> Posterior:
-        """A regression: y = apply(params, x) + noise_sd·ε with ε ~ N(0, 1).
+        """Make the posterior of a regression: y = apply(params, x) + noise_sd·ε with ε ~ N(0, 1).
 
         Args:
-          apply: `apply(params, x)` gives one number a row; the parameters are any pytree of real arrays.
-          noise_sd: known. Noise to be learned is a parameter like others: write a `Posterior` or a NumPyro model.
+          apply: `apply(params, x)` returns one number a row; the parameters are any pytree of real arrays.
+          noise_sd: known standard deviation. To learn it as a parameter, write a `Posterior` or a NumPyro model.
           prior_precision: λ of the prior N(0, 1/λ) on every parameter.
-          log_prior: the prior instead, a function of the parameters.
-          x: the inputs' name in the data. Data may also be a tuple, inputs first and outcomes last.
-          y: the outcomes' name: (rows,).
-          init: where chains start: the parameters, or a function of a key that gives them.
+          log_prior: another prior in its place: its log density, a function of the parameters.
+          x: name of the inputs in the data. Data may also be a tuple, inputs first and outcomes last.
+          y: name of the outcomes, an array (rows,).
+          init: where chains start: the parameters, or a function of a key that returns them.
         """
         _check_positive("noise_sd", noise_sd)
         task = Regression(means_of(apply), lambda params: noise_sd, x, y)
@@ -149,16 +149,16 @@ class Posterior:
         return cls(prior, log_likelihood, predictive=task.draw, task=task, init=init)
 
     def bind(self, batch: Batch) -> Posterior:
-        """The posterior for data of the form of `batch`: itself, unless it has yet to be read off a model."""
+        """Return the posterior for data of the form of `batch`: itself, unless it has yet to be read off a model."""
         return self
 
     def check_data(self, agent: int, params: Params, batch: Batch) -> None:
-        """Refuse an agent's data, known to be arrays without NaN, that this model cannot have meant."""
-        if self.task is not None:  # which takes what draws show
+        """Refuse an agent's data, already known to be arrays without NaN, that do not fit this model."""
+        if self.task is not None:  # its functions take what draws show
             self.task.check(agent, params if self.constrain is None else self.constrain(params), batch)
 
     def local_logdensity(self, params: Params, shard: Shard, size: int) -> jax.Array:
-        """ℓ_i of the agent that holds `shard`, one of `size` agents."""
+        """Return ℓ_i(params), the part of the log density of the agent that holds `shard`, one of `size` agents."""
         per_example = self.log_likelihood(params, shard.batch)
         if shard.mask is not None:
             per_example = jnp.where(shard.mask, per_example, 0)
@@ -166,7 +166,7 @@ class Posterior:
 
 
 def _prior(precision: float, log_prior: Callable[[Params], jax.Array] | None) -> Callable[[Params], jax.Array]:
-    """log N(0, 1/precision) of all parameters, or what is given in its place."""
+    """Return the log density of N(0, 1/precision) on every parameter, or the `log_prior` given in its place."""
     if log_prior is not None:
         if precision != 1.0:
             raise ValueError(
@@ -187,7 +187,7 @@ def _check_positive(name: str, value: Any) -> None:
 
 
 def check_posterior(posterior: Posterior, params: Params, batch: Batch) -> None:
-    """Refuse functions that do not return what a posterior needs, judged by shapes alone."""
+    """Refuse a posterior whose functions return wrong shapes or dtypes; they are traced, not computed."""
     prior = jax.eval_shape(posterior.log_prior, params)
     if getattr(prior, "shape", None) != () or not jnp.issubdtype(prior.dtype, jnp.number):
         fix = "Add .sum()" if getattr(prior, "shape", ()) else "A flat prior is lambda params: 0.0"
@@ -205,7 +205,7 @@ def check_posterior(posterior: Posterior, params: Params, batch: Batch) -> None:
 
 
 class StartValues(NamedTuple):
-    """What must be finite where an agent starts."""
+    """Values of one agent that must be finite where it starts."""
 
     prior: jax.Array  # log_prior
     likelihood: jax.Array  # the agent's log-likelihood
@@ -213,7 +213,7 @@ class StartValues(NamedTuple):
 
 
 def start_values(posterior: Posterior, params: Params, shard: Shard, size: int) -> StartValues:
-    """Of one agent."""
+    """Compute the values of one agent that must be finite where it starts, at `params`."""
     value, gradient = jax.value_and_grad(posterior.local_logdensity)(params, shard, size)
     prior = jnp.asarray(posterior.log_prior(params), value.dtype)
     return StartValues(prior, value - prior / size, sum(leaf.sum() for leaf in jax.tree.leaves(gradient)))
@@ -222,7 +222,7 @@ def start_values(posterior: Posterior, params: Params, shard: Shard, size: int) 
 def check_start(priors: np.ndarray, likelihoods: np.ndarray, slopes: np.ndarray, *, first: int = 0) -> None:
     """Refuse a start at which some density is not finite, naming the agent.
 
-    All arrays are (chains, agents), of agents from the `first` on.
+    All arrays are (chains, agents); `first` is the number of their first agent.
     """
     for chain, _ in np.argwhere(~np.isfinite(priors))[:1]:
         raise ValueError(

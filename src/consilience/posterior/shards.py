@@ -1,4 +1,4 @@
-"""The agents' data side by side: checked, padded to one length, masked.
+"""The agents' data (shards), checked, padded to one length, masked and stacked.
 
 Shards of unequal length are padded by repeating a row of their own. (Rows of zeros would do for values, but
 a likelihood can be infinite there, and the gradient of a masked infinity is NaN.)
@@ -18,22 +18,22 @@ from .layout import leaf_name
 
 
 class Shard(NamedTuple):
-    """One agent's examples; stacked along a leading axis, all agents'."""
+    """One agent's examples or, stacked along a leading axis, those of several agents."""
 
     batch: Batch
     mask: AnyArray | None  # which examples are real; None where all are
 
 
 def stack_shards(shards: Sequence[Batch], size: int) -> Shard:
-    """All agents' examples with a leading axis of agents, refused where one agent's are not as they should be."""
+    """Check all agents' examples, and stack them along a leading axis of agents."""
     return jax.tree.map(jnp.asarray, stack_on_host(check_shards(shards, size)))
 
 
 def stack_on_host(shards: Sequence[Batch], lengths: Sequence[int] = ()) -> Shard:
-    """Checked shards with a leading axis, as numpy arrays of the dtypes that a device will hold.
+    """Return checked shards stacked along a leading axis, as numpy arrays of the dtypes that a device will hold.
 
     Args:
-      lengths: of all agents' shards, where these are not all.
+      lengths: numbers of rows of all agents' shards, where `shards` are not all of them.
     """
     own = [len(jax.tree.leaves(shard)[0]) for shard in shards]
     lengths = lengths or own
@@ -48,7 +48,7 @@ def stack_on_host(shards: Sequence[Batch], lengths: Sequence[int] = ()) -> Shard
 
 
 def rows(what: str, data: Batch) -> int:
-    """The number of examples in `data`, refused where its leaves do not agree on it."""
+    """Count the examples in `data`; refuse leaves that do not agree on the number."""
     leaves = jax.tree_util.tree_leaves_with_path(data)
     if not leaves:
         raise ValueError(f"{what} has no arrays.")
@@ -69,7 +69,7 @@ def rows(what: str, data: Batch) -> int:
 
 
 def as_arrays(what: str, data: Batch) -> Batch:
-    """`data` with numpy arrays as leaves; refuses leaves whose meaning an array would lose."""
+    """Return `data` with numpy arrays as leaves; refuse leaves whose meaning an array would lose."""
 
     def convert(path: Any, leaf: Any) -> np.ndarray:
         name = leaf_name(path, root="the data")
@@ -83,7 +83,7 @@ def as_arrays(what: str, data: Batch) -> Batch:
 
 
 def own_shards(shards: Sequence[Batch] | Callable[[int], Batch], size: int, own: range) -> list[Batch]:
-    """Those of some of the agents, checked, out of all agents', or of a function of an agent's number."""
+    """Return the checked shards of the agents `own`, from all agents' or from a function of an agent's number."""
     if callable(shards):
         return _checked([shards(agent) for agent in own], own.start)
     _check_number(shards, size)
@@ -91,13 +91,13 @@ def own_shards(shards: Sequence[Batch] | Callable[[int], Batch], size: int, own:
 
 
 def check_shards(shards: Sequence[Batch], size: int) -> list[Batch]:
-    """The shards as numpy arrays, one per agent and all of one form; refused where they are not, naming the agent."""
+    """Return shards as numpy arrays; refuse them if not one per agent and all of one form, naming the agent."""
     _check_number(shards, size)
     return _checked(shards)
 
 
 def form(shard: Batch) -> str:
-    """What all agents' data must have alike."""
+    """Describe what all agents' data must have alike: names, dtypes, and the shapes of one example."""
     leaves = jax.tree_util.tree_leaves_with_path(shard)
     return ", ".join(f"{leaf_name(path, root='data')} {leaf.dtype}{[*leaf.shape[1:]]}" for path, leaf in leaves)
 
@@ -113,7 +113,7 @@ def _check_number(shards: Sequence[Batch], size: int) -> None:
 
 
 def _checked(shards: Sequence[Batch], first: int = 0) -> list[Batch]:
-    """Of agents from the `first` on."""
+    """Check the shards of agents from the `first` on, and return them as numpy arrays."""
     shards = [as_arrays(f"agent {agent}", shard) for agent, shard in enumerate(shards, first)]
     for agent, shard in enumerate(shards, first):
         if rows(f"agent {agent}", shard) == 0:
@@ -123,7 +123,7 @@ def _checked(shards: Sequence[Batch], first: int = 0) -> list[Batch]:
 
 
 def _check_like(agent: int, shard: Batch, first: int, model: Batch) -> None:
-    """Refuse what cannot be computed with, and what is not of the form of the `first` agent's."""
+    """Refuse a shard that cannot be computed with, or is not of the form of `model`, the `first` agent's."""
     forms = [str(jax.tree.structure(data)) for data in (shard, model)]
     if forms[0] != forms[1]:
         raise ValueError(f"agent {agent}: its data is {forms[0]}, agent {first}'s is {forms[1]}.")

@@ -1,4 +1,4 @@
-"""Splitting one data set over agents, as an experiment does it; real agents bring their own data."""
+"""Splitting of one data set over agents, for experiments; real agents bring their own data."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def shard(
         "features": every agent has all rows, but sees a block of features only, the others zeroed. **This changes
         the target**: the posterior is Π_i lik(y | x_i masked) · prior, not that of the whole rows.
         A list of index arrays, one per agent: each row exactly once.
-      seed: of the random splits.
+      seed: seed of the random splits.
       label: for "label" and "dirichlet": the key of the labels in `data`, or an array of them. Without it, `data["y"]`,
         or the last of a tuple.
-      alpha: of "dirichlet".
+      alpha: for "dirichlet": the concentration of the distribution.
       feature: for "features": the key of the features in `data`. Without it, `data["x"]`, the first of a tuple, or the
         whole of a bare array.
       blocks: for "features": the sizes of the agents' blocks, or one index array each. Without it, equal parts.
@@ -70,9 +70,9 @@ def shard(
 
 
 def pool(shards: Sequence[Batch]) -> list[Batch]:
-    """All agents' examples in one shard, for `Network.complete(1)`: what may not be done where it matters.
+    """Join all agents' examples in one shard, for `Network.complete(1)`: only for data that may be put together.
 
-    Of shards split by features this is the product target that the agents sample, not the posterior of whole rows.
+    For shards split by features its posterior is the product that the agents sample, not the posterior of whole rows.
     """
     if not isinstance(shards, list | tuple) or not shards:
         raise TypeError("pool takes a list of shards, one pytree of arrays per agent.")
@@ -90,7 +90,7 @@ def _labels(data: Batch, label: Any, count: int) -> np.ndarray:
 
 
 def _key(data: Batch, choice: Any, argument: str, key: str, position: int) -> Any:
-    """Where in `data` the labels or features are: where `choice` says, or at the usual place."""
+    """Return the key of the labels or features: `choice`, or by default `key` in a dict and `position` in a tuple."""
     if isinstance(data, dict):
         place = key if choice is None else choice
         if place not in data:
@@ -181,7 +181,7 @@ def _feature_blocks(data: Batch, agents: int, feature: Any, blocks: Sequence[Any
 
 
 def _replaced(data: Batch, key: Any, value: np.ndarray) -> Batch:
-    """`data`, a dict or a tuple, with another value at `key`."""
+    """Return a copy of `data`, a dict or a tuple, with `value` at `key`."""
     if isinstance(data, dict):
         return {**data, key: value}
     parts = [value if k == key else part for k, part in enumerate(data)]

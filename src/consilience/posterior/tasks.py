@@ -1,4 +1,4 @@
-"""What a model predicts, where that is one thing: a label or a number for every row.
+"""Prediction tasks, classification and regression: a model predicts a label or a number for every row.
 
 Data are a dict with inputs and outcomes under the names `x` and `y`, or a tuple with inputs first and outcomes last.
 """
@@ -18,12 +18,12 @@ from .._types import Batch, Key, Number, Params
 
 @dataclass(frozen=True, eq=False)
 class Classification:
-    """Label y of a row x has probability probabilities(params, x)[y].
+    """A classification task: label y of a row x has probability probabilities(params, x)[y].
 
     Args:
       probabilities: `probabilities(params, x)` is a table (rows, classes).
-      x: the inputs' name.
-      y: the labels' name: whole numbers from 0.
+      x: name of the inputs in the data.
+      y: name of the labels, which are whole numbers from 0.
     """
 
     probabilities: Callable[[Params, Any], jax.Array]
@@ -31,11 +31,11 @@ class Classification:
     y: str = "y"
 
     def inputs(self, batch: Batch) -> Any:
-        """The batch's x."""
+        """Return the inputs of a batch."""
         return _part(batch, self.x, 0)
 
     def outcomes(self, batch: Batch) -> Any:
-        """The batch's labels; refused where they are not one whole number a row."""
+        """Return the labels of a batch; refuse them where they are not one whole number a row."""
         labels = _one_a_row(_part(batch, self.y, -1), self.y, f"{self.y}.argmax(axis=1) if its rows are one-hot")
         if not (jnp.issubdtype(labels.dtype, jnp.integer) or labels.dtype == bool):
             raise TypeError(
@@ -44,11 +44,11 @@ class Classification:
         return labels
 
     def classes(self, params: Params, batch: Batch) -> int:
-        """How many."""
+        """Return the number of classes, found by tracing `probabilities`."""
         return int(jax.eval_shape(self.probabilities, params, self.inputs(batch)).shape[-1])
 
     def draw(self, key: Key, params: Params, batch: Batch) -> dict[str, jax.Array]:
-        """Labels for the rows of a batch, from their probabilities."""
+        """Draw labels for the rows of a batch, from their probabilities."""
         logits = jnp.log(self.probabilities(params, self.inputs(batch)))
         return {self.y: jax.random.categorical(key, logits)}
 
@@ -66,13 +66,13 @@ class Classification:
 
 @dataclass(frozen=True, eq=False)
 class Regression:
-    """y = mean(params, x) + sd(params)·ε with ε ~ N(0, 1).
+    """A regression task with Gaussian noise: y = mean(params, x) + sd(params)·ε with ε ~ N(0, 1).
 
     Args:
       mean: `mean(params, x)` is one number a row.
       sd: `sd(params)` is a number, or one a row.
-      x: the inputs' name.
-      y: the outcomes' name.
+      x: name of the inputs in the data.
+      y: name of the outcomes.
     """
 
     mean: Callable[[Params, Any], jax.Array]
@@ -81,20 +81,20 @@ class Regression:
     y: str = "y"
 
     def inputs(self, batch: Batch) -> Any:
-        """The batch's x."""
+        """Return the inputs of a batch."""
         return _part(batch, self.x, 0)
 
     def outcomes(self, batch: Batch) -> Any:
-        """The batch's y; refused where it is not one number a row."""
+        """Return the outcomes of a batch; refuse them where they are not one number a row."""
         return _one_a_row(_part(batch, self.y, -1), self.y, "a NumPyro model for outcomes of several numbers")
 
     def draw(self, key: Key, params: Params, batch: Batch) -> dict[str, jax.Array]:
-        """Outcomes for the rows of a batch, noise included."""
+        """Draw outcomes for the rows of a batch, noise included."""
         mean = self.mean(params, self.inputs(batch))
         return {self.y: mean + self.sd(params) * jax.random.normal(key, mean.shape, mean.dtype)}
 
     def check(self, agent: int, params: Params, batch: Batch) -> None:
-        """Refuse an agent's outcomes that are not of the form of the model's means."""
+        """Refuse an agent's outcomes that are not of the shape of the model's means."""
         mean = jax.eval_shape(self.mean, params, self.inputs(batch)).shape
         outcomes = np.shape(self.outcomes(batch))
         if mean != outcomes:
@@ -107,7 +107,7 @@ Task = Classification | Regression
 
 
 def logits_of(apply: Callable[[Params, Any], jax.Array]) -> Callable[[Params, Any], jax.Array]:
-    """`apply`, refused where it does not give a table of logits, of two classes or more."""
+    """Return `apply` with a check that it gives a table of logits, of two classes or more."""
 
     def logits(params: Params, x: Any) -> jax.Array:
         table = apply(params, x)
@@ -124,7 +124,7 @@ def logits_of(apply: Callable[[Params, Any], jax.Array]) -> Callable[[Params, An
 
 
 def means_of(apply: Callable[[Params, Any], jax.Array]) -> Callable[[Params, Any], jax.Array]:
-    """`apply`, refused where it does not give one number a row."""
+    """Return `apply` with a check that it gives one number a row."""
 
     def means(params: Params, x: Any) -> jax.Array:
         values = apply(params, x)
@@ -140,7 +140,7 @@ def means_of(apply: Callable[[Params, Any], jax.Array]) -> Callable[[Params, Any
 
 
 def _part(batch: Batch, name: str, place: int) -> Any:
-    """Inputs or outcomes: by name, or in a tuple by their place."""
+    """Return a batch's inputs or outcomes: by name in a dict, or by their place in a tuple."""
     if isinstance(batch, Mapping):
         if name not in batch:
             has = ", ".join(repr(key) for key in batch)

@@ -1,4 +1,4 @@
-"""What is kept of a draw: the parameters, or a function of them, as one vector."""
+"""Views of a draw, such as what is kept of it: the parameters, or a function of them, as one vector."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Keep = Sequence[str] | Callable[[Params], Any]
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """A function of the parameters' vector, and how its values lie in a vector of their own.
+    """A function of the parameters' vector, with the layout of its values in a vector of their own.
 
     Attributes:
       parameters: the layout of what is sampled.
-      layout: of what is seen.
-      function: of the parameters; None: they themselves are seen.
+      layout: the layout of the function's values.
+      function: a function of the parameters; None: the values are the parameters themselves.
     """
 
     parameters: Layout
@@ -33,7 +33,7 @@ class View:
 
     @classmethod
     def of(cls, parameters: Layout, function: Callable[[Params], Any] | None = None, what: str = "keep") -> View:
-        """Of what `function` gives; refused where that is not arrays of numbers. `what` is the argument's name."""
+        """Return the view of what `function` gives; refuse what is not arrays of numbers. `what` names the argument."""
         if function is None:
             return cls(parameters, parameters, None)
 
@@ -47,7 +47,7 @@ class View:
 
     @property
     def bytes(self) -> int:
-        """Of one draw."""
+        """Number of bytes of one draw."""
         return self.layout.dimension * self.layout.dtype.itemsize
 
     def __call__(self, w: jax.Array) -> jax.Array:
@@ -59,11 +59,11 @@ class View:
 
 
 def chosen(shown: Callable[[Params], Any] | None, keep: Keep | None) -> Callable[[Params], Any] | None:
-    """What is kept of each draw, as a function of the parameters; None: all of them, as they are.
+    """Return what is kept of each draw, as a function of the parameters; None: all of them, as they are.
 
     Args:
-      shown: what the model shows of its parameters; None: they themselves.
-      keep: names of some of that, or a function of it. None: all.
+      shown: what the model shows in place of its parameters, a function of them; None: the parameters.
+      keep: names of some of what is shown, or a function of it. None: all.
     """
     if keep is None:
         return shown
@@ -87,7 +87,7 @@ def chosen(shown: Callable[[Params], Any] | None, keep: Keep | None) -> Callable
 
 
 def _as_real(leaf: Any) -> jax.Array:
-    """Counts and flags are kept as real numbers, like all else."""
+    """Return a leaf as an array of real numbers, counts and flags too; refuse complex numbers."""
     array = jnp.asarray(leaf)
     if jnp.issubdtype(array.dtype, jnp.complexfloating):
         raise TypeError("keep: complex numbers cannot be kept. Keep their real and imaginary parts.")

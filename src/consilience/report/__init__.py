@@ -1,1 +1,1 @@
-"""How figures look."""
+"""Reports on runs, as HTML pages, and the colours of all figures."""

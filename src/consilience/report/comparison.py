@@ -1,4 +1,4 @@
-"""Runs side by side."""
+"""Comparison of runs, side by side on the page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .style import MOST_SERIES
 
 
 def side_by_side(readings: list[Reading], compared: tuple[str, ...]) -> Markup:
-    """A table of all runs, and the marginals of parameters that they share."""
+    """Make a table of all runs, and draw the marginals of parameters that they share."""
     scored = list(dict.fromkeys(name for reading in readings for name in _scores(reading)))
     columns = [_column(reading, scored) for reading in readings]
     rows = [(measure, *(column[measure] for column in columns)) for measure in columns[0]]
@@ -30,7 +30,7 @@ def side_by_side(readings: list[Reading], compared: tuple[str, ...]) -> Markup:
 
 
 def short_verdict(reading: Reading) -> str:
-    """A few words for a table."""
+    """Return the verdict on a run in a few words, for a table."""
     return ", ".join(reading.grave) or "no warnings"
 
 
@@ -39,7 +39,7 @@ def _scores(reading: Reading) -> dict[str, np.ndarray]:
 
 
 def _column(reading: Reading, scored: list[str]) -> dict[str, str]:
-    """What the table says of a run, by measure."""
+    """Return a run's column of the table: texts by measure."""
     run, (worst, least, typical), scores = reading.run, mixing(reading), _scores(reading)
     megabytes = run.traffic.bytes / 1e6
     return {
@@ -63,7 +63,7 @@ def _column(reading: Reading, scored: list[str]) -> dict[str, str]:
 
 
 def _overlaid(readings: list[Reading], compared: tuple[str, ...]) -> Markup:
-    """The marginals of parameters that at least two runs have; a run has the same colour in all of them."""
+    """Draw marginals of parameters that at least two runs have; a run has the same colour in all of them."""
     if not compared:
         return figures.missing("No two of the runs have a parameter of the same name: no marginals can be compared.")
     drawn = readings[:MOST_SERIES]

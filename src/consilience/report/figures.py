@@ -27,22 +27,22 @@ CURVE_POINTS = 120
 FEWEST_FOR_A_CURVE = 20
 MOST_RANK_BINS, FEWEST_RANK_BINS, DRAWS_PER_BIN = 20, 5, 10
 BAND_COVERAGE = 0.95
-LOG_FACTOR = 30  # what varies by more than this is drawn on a logarithmic axis
-WIDEST, NARROWEST = 2.4, 1.0  # lines that lie on each other are all seen: the later, the thinner
+LOG_FACTOR = 30  # values that vary by more than this factor are drawn on a logarithmic axis
+WIDEST, NARROWEST = 2.4, 1.0  # line widths: later lines are thinner, so that lines on each other are all seen
 
 
 def missing(why: str) -> Markup:
-    """In place of a figure."""
+    """Return a paragraph that says why a figure is missing, to stand in its place."""
     return tag("p", why, class_="missing")
 
 
 def names_of_lines(names: list[str]) -> Markup:
-    """The legend of lines drawn with `line_look`, in this order."""
+    """Make the legend of lines drawn with `line_look`, in this order."""
     return legend((name, f"var(--series-{k % len(SERIES)})", k >= len(SERIES)) for k, name in enumerate(names))
 
 
 def trace(name: str, chains: np.ndarray) -> Markup:
-    """The draws (chain, draw) one after the other."""
+    """Draw the trace of a parameter: its draws (chain, draw) one after the other."""
     finite = np.isfinite(chains)
     if not finite.any():
         return missing("No draw of this parameter is a finite number.")
@@ -68,7 +68,7 @@ def trace(name: str, chains: np.ndarray) -> Markup:
 
 
 def ranks(name: str, chains: np.ndarray) -> Markup:
-    """Histograms of every chain's ranks among all draws (Vehtari et al. 2021), and where bars are expected."""
+    """Draw histograms of every chain's ranks among all draws (Vehtari et al. 2021), and where bars are expected."""
     if not np.isfinite(chains).all():
         return missing("Draws that are not finite numbers cannot be ranked.")
     if len(chains) == 1:
@@ -106,10 +106,10 @@ def ranks(name: str, chains: np.ndarray) -> Markup:
 
 
 def marginal(name: str, draws: Mapping[str, np.ndarray | None], equal_heights: bool = False) -> Markup:
-    """A density for each of the named sets of draws.
+    """Draw a parameter's marginal density for each of the named sets of draws.
 
     Args:
-      draws: None keeps the place, and so the colour, of one that does not have the parameter.
+      draws: by name; None keeps the place, and so the colour, of a set that does not have the parameter.
       equal_heights: draw all curves to the same height, in place of the same area.
     """
     none = np.empty(0)
@@ -141,18 +141,18 @@ def marginal(name: str, draws: Mapping[str, np.ndarray | None], equal_heights: b
 
 
 def density(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A kernel estimate by arviz-stats: places and heights."""
+    """Estimate a density with the kernels of arviz-stats; return places and heights."""
     stats = array_stats()
     places, heights, _ = stats.kde(values, grid_len=CURVE_POINTS)
     return places, heights
 
 
 def over_time(what: str, lines: np.ndarray, limits: tuple[float, float] | None = None) -> Markup:
-    """Averages over stretches of the run.
+    """Draw averages over stretches of the run.
 
     Args:
-      what: is shown.
-      lines: (line, draw).
+      what: name of what is shown.
+      lines: values, (line, draw).
       limits: of the vertical axis.
     """
     if not np.isfinite(lines).any():
@@ -182,13 +182,13 @@ def over_time(what: str, lines: np.ndarray, limits: tuple[float, float] | None =
 
 
 def write_powers(axis: Any) -> None:
-    """The ticks of a logarithmic axis as the page writes numbers."""
+    """Write the ticks of a logarithmic axis as the page writes numbers."""
     axis.set_major_formatter(lambda value, _: number(value, 1))
     axis.minorticks_off()
 
 
 def network(of: Any, notes: list[str] | None) -> Markup:
-    """The network as `Network.plot` draws it, in the page's colours.
+    """Draw the network as `Network.plot` does, in the page's colours.
 
     Args:
       notes: a few words on each agent; left out where they would cover each other or the agents.

@@ -1,4 +1,4 @@
-"""HTML without surprises: whatever is not markup already is escaped."""
+"""HTML elements as strings: whatever is not `Markup` already is escaped."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import html
 from collections.abc import Iterable, Sequence
 
 EMPTY = {"meta", "line", "img"}
-WORDS = {"neighbours", "classes"}  # columns that are no numbers
+WORDS = {"neighbours", "classes"}  # columns of words, not numbers
 
 
 class Markup(str):
-    """Text that is HTML."""
+    """A string of HTML, which is not escaped again."""
 
 
 def escape(content: object) -> Markup:
-    """As HTML: markup as it is, anything else escaped."""
+    """Return content as HTML: markup as it is, anything else escaped."""
     return content if isinstance(content, Markup) else Markup(html.escape(str(content)))
 
 
@@ -23,7 +23,7 @@ def join(parts: Iterable[object]) -> Markup:
 
 
 def tag(name: str, /, *children: object, **attributes: object) -> Markup:
-    """`<name attribute="...">children</name>`; `class_` is written class, `aria_label` aria-label, None left out."""
+    """Return `<name attribute="...">children</name>`: `class_` as class, `aria_label` as aria-label, None left out."""
     written = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{html.escape(str(value))}"'
         for key, value in attributes.items()
@@ -35,7 +35,7 @@ def tag(name: str, /, *children: object, **attributes: object) -> Markup:
 def table(
     caption: str, header: Sequence[object], rows: Iterable[Sequence[object]], class_: str | None = None
 ) -> Markup:
-    """A table whose first column names the rows, in a box of its own in which it scrolls."""
+    """Make a table whose first column names the rows, in a box of its own in which it scrolls."""
     head = tag("tr", *(tag("th", name, scope="col", class_=_kind(name)) for name in header))
     body = (
         tag(
@@ -56,7 +56,7 @@ def table(
 
 
 def _cell(column: object, content: object) -> Markup:
-    """One that is written as a cell already is taken as it is."""
+    """Make a cell of a table; content that is written as a cell already is taken as it is."""
     if isinstance(content, Markup) and content.startswith("<td"):
         return content
     return tag("td", content, class_=_kind(column))
@@ -67,25 +67,25 @@ def _kind(column: object) -> str | None:
 
 
 def figure(caption: str, panels: Sequence[Markup], legend: Markup | None = None) -> Markup:
-    """Panels side by side as the width allows, and one sentence that says how to read them."""
+    """Put panels side by side as the width allows, with one sentence that says how to read them."""
     return tag("figure", legend or Markup(), tag("div", *panels, class_="panels"), tag("figcaption", caption))
 
 
 def abreast(figures: Sequence[Markup]) -> Markup:
-    """Figures of one panel each, side by side as the width allows."""
+    """Put figures of one panel each side by side, as the width allows."""
     return tag("div", *figures, class_="panels")
 
 
 def panel(title: str, drawing: Markup, legend: Markup | None = None) -> Markup:
-    """One drawing under its title; the legend is for it alone."""
+    """Put one drawing under its title; the legend is for it alone."""
     return tag("div", tag("p", title, class_="panel-title"), drawing, legend or Markup(), class_="panel")
 
 
 def legend(entries: Iterable[tuple[str, str, bool]]) -> Markup:
-    """Names of lines, each with a piece of it.
+    """Make a legend: names of lines, each with a piece of its line.
 
     Args:
-      entries: name, CSS colour, whether it is dashed.
+      entries: name, CSS colour, and whether the line is dashed.
     """
     items = (
         tag(
@@ -113,7 +113,7 @@ def legend(entries: Iterable[tuple[str, str, bool]]) -> Markup:
 
 
 def facts(entries: Iterable[tuple[str, object]], class_: str = "facts") -> Markup:
-    """Names and values, as a list of definitions."""
+    """Make an HTML definition list of names and values."""
     return tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in entries), class_=class_)
 
 
@@ -122,5 +122,5 @@ def paragraph(*content: object) -> Markup:
 
 
 def folded(summary: str, *content: object) -> Markup:
-    """Content that is opened by the reader."""
+    """Fold content under a summary, for the reader to open."""
     return tag("details", tag("summary", summary), *content)

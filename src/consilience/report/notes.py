@@ -1,4 +1,4 @@
-"""Notes beside the agents of a network: where they cover neither agents nor each other."""
+"""Notes beside the agents of a drawn network, placed where they cover neither agents nor each other."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ FONT = 7  # points, as all lengths below
 LETTER, LINE = 0.62 * FONT, 1.25 * FONT  # DejaVu's, which is wider than the fonts of most pages
 DISC = 10.5  # radius
 GAP = 2
-NEAREST = 3 * DISC  # between centres of discs: links are still seen
+NEAREST = 3 * DISC  # least distance between centres of discs, at which links are still seen
 PADDING = 3  # around the axes
 DIRECTIONS = 24
 LINK_POINTS = 30
 
 
 def annotate(ax: Any, links: Sequence[tuple[int, int]], notes: Sequence[str]) -> bool:
-    """Write each agent's note beside it, between links and discs; False, and nothing written, without room for all."""
+    """Write each agent's note beside it, between links and discs; write none and return False without room for all."""
     places = np.empty((len(notes), 2))
     for text in ax.texts:
         places[int(text.get_text())] = text.get_position()
@@ -50,7 +50,7 @@ def annotate(ax: Any, links: Sequence[tuple[int, int]], notes: Sequence[str]) ->
 
 
 def placed(discs: np.ndarray, sizes: np.ndarray, links: Sequence[tuple[int, int]]) -> np.ndarray | None:
-    """Offsets of notes of these sizes from their discs, or None: outwards, and across few links, as far as possible."""
+    """Find offsets of notes from their discs, outwards and across few links if possible; None if there is no room."""
     between = np.hypot(*(discs[:, None] - discs).T)[np.triu_indices(len(discs), 1)]
     if between.min(initial=np.inf) < NEAREST:
         return None

@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Numbers and counts as text for people to read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """So many significant digits; no more than a million is written out; n/a for what is not there."""
+    """Format a number with `digits` significant digits, by powers of ten below 1e-3 and from 1e6 on; n/a if missing."""
     if value is None or math.isnan(value):
         return MISSING
     if math.isinf(value):
@@ -22,7 +22,7 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def fixed(value: float | None, decimals: int) -> str:
-    """So many decimals, for columns of numbers of one kind."""
+    """Format a number with `decimals` decimals, for columns of numbers of one kind."""
     return number(value) if value is None or not math.isfinite(value) else minus(f"{value:,.{decimals}f}")
 
 
@@ -35,10 +35,10 @@ def minus(written: str) -> str:
 
 
 def count(value: int, singular: str, plural: str | None = None) -> str:
-    """`1 agent`, `5 agents`."""
+    """Format a count with its noun: `1 agent`, `5 agents`."""
     return f"{value:,} {singular if value == 1 else plural or singular + 's'}"
 
 
 def listed(values: list[str], most: int) -> str:
-    """Comma-separated, cut after `most`."""
+    """Join values with commas, cut after `most`."""
     return ", ".join(values[:most]) + (f", … ({len(values)})" if len(values) > most else "")

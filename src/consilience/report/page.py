@@ -1,4 +1,4 @@
-"""The report: runs as one page that needs nothing but itself."""
+"""The report on runs: one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ MOST_IN_TITLE = 3
 
 
 def report(runs: Sequence[Run] | Mapping[str, Run], path: Path, title: str | None = None) -> Path:
-    """Write the page about one run, or about several side by side; returns where it is.
+    """Write the page about one run, or about several side by side; return its path.
 
     Args:
-      runs: by name, or in a row, then named after sampler and network.
-      path: of the HTML file; folders that are missing are made.
+      runs: by name, or in a sequence, and then named after sampler and network.
+      path: of the HTML file; missing folders are made.
       title: of the page.
     """
     named = dict(runs) if isinstance(runs, Mapping) else _named(runs)
@@ -37,7 +37,7 @@ def report(runs: Sequence[Run] | Mapping[str, Run], path: Path, title: str | Non
 
 
 def _named(runs: Sequence[Run]) -> dict[str, Run]:
-    """Names after sampler and network, numbered where they are the same."""
+    """Name runs after sampler and network, numbered where names are the same."""
     names = [f"{run.sampler.name} on {run.network.name}" for run in runs]
     return {
         name if names.count(name) == 1 else f"{name} ({names[: k + 1].count(name)})": run
@@ -50,7 +50,7 @@ def _title(found: list[Reading]) -> str:
 
 
 def _lead(found: list[Reading]) -> Markup:
-    """What the page is about, in a line."""
+    """Make the line that says what the page is about."""
     if len(found) == 1:
         return paragraph(f"Sampler {found[0].run.sampler.name}, network {found[0].run.network.name}: {found[0].size}.")
     return paragraph(f"{len(found)} runs: first all of them in one table, then each from its verdict to its cost.")
@@ -77,7 +77,7 @@ def _body(found: list[Reading], compared: tuple[str, ...]) -> Markup:
 
 
 def whole_page(title: str, lead: Markup, body: Markup) -> str:
-    """A page that needs nothing but itself."""
+    """Make a self-contained HTML page."""
     styles = css_variables() + resources.files(__package__).joinpath("page.css").read_text(encoding="utf-8")
     head = tag(
         "head",

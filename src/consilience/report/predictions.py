@@ -1,4 +1,4 @@
-"""Predictions on held-out rows: how good they are, and whether they are as sure as they should be."""
+"""The report's section on predictions for held-out rows: how good they are, and how well calibrated."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LEAST_ROWS_SPANNED = 10
 
 
 def figures_of(scores: Scores) -> dict[str, np.ndarray]:
-    """The scores that are one number an agent, by the name that tables give them."""
+    """Return the scores that are one number an agent, by the name that tables give them."""
     if isinstance(scores, RegressionScores):
         return {"RMSE": scores.rmse, "NLL": scores.nll}
     found = {
@@ -49,10 +49,10 @@ def figures_of(scores: Scores) -> dict[str, np.ndarray]:
 
 
 def section(scores: Scores, is_same_for_all: bool) -> Markup:
-    """Scores over the network, calibration, and how they settle with more draws.
+    """Make the section: scores over the network, calibration, and how scores settle with more draws.
 
     Args:
-      is_same_for_all: what the agents predict, as they hold the same draws.
+      is_same_for_all: whether all agents predict the same, as they hold the same draws.
     """
     over: dict[str, Callable[[np.ndarray], Any]] = (
         {"value": np.nanmean} if is_same_for_all else {"mean": np.nanmean, "lowest": np.nanmin, "highest": np.nanmax}
@@ -183,7 +183,7 @@ def _settling(name: str, draws: np.ndarray, values: np.ndarray, rows: int) -> Ma
 
 
 def _wide_enough(name: str, values: np.ndarray, rows: int) -> tuple[float, float]:
-    """Limits of an axis on which what a few rows change looks small."""
+    """Return limits of an axis so wide that what a few rows change looks small."""
     finite = values[np.isfinite(values)]
     low, high = float(finite.min()), float(finite.max())
     least = max(LEAST_SPAN, LEAST_ROWS_SPANNED / rows) if name == "Accuracy" else LEAST_SPAN * max(abs(low), abs(high))
@@ -196,7 +196,7 @@ def _wide_enough(name: str, values: np.ndarray, rows: int) -> tuple[float, float
 
 
 def _by_class(scores: ClassificationScores) -> Markup:
-    """Accuracy of each agent on each class, shaded; classes that it has examples of are framed."""
+    """Make the table of each agent's accuracy on each class, shaded; classes that it has examples of are framed."""
     seen = scores.seen or [()] * len(scores.accuracy)
 
     def shaded(agent: int, label: int) -> Markup:

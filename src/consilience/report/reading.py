@@ -1,4 +1,4 @@
-"""What the page needs of a run, asked for once."""
+"""Readings: the numbers and draws of a run that the page needs, each asked for once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHOWN_PARAMETERS = 6
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """A run under the name that the page gives it.
+    """A run with its summary and some of its draws, under the name that the page gives it.
 
     Attributes:
       shown: names of the parameters that have figures of their own: those that have mixed worst.
@@ -42,7 +42,7 @@ class Reading:
 
     @property
     def grave(self) -> tuple[str, ...]:
-        """What must be known before the run is used, each in a few words."""
+        """Findings that must be known before the run is used, each in a few words."""
         return tuple(finding.short for finding in self.summary.findings if finding.is_grave)
 
     @cached_property
@@ -59,11 +59,11 @@ class Reading:
         return int(np.argmax((apart / np.where(spread > 0, spread, 1)[:, None]).sum(axis=0)))
 
     def chains(self, name: str) -> np.ndarray:
-        """The draws of one agent's chains, (chain, draw): of the agent farthest from the others."""
+        """Return a parameter's draws on one agent, (chain, draw): the agent farthest from the others."""
         return self.series[name][:, :, self.farthest_agent].T
 
     def curves(self, name: str) -> dict[str, np.ndarray]:
-        """The draws behind each marginal: of agents, or of chains where all agents hold the same."""
+        """Return the draws behind each marginal: of agents, or of chains where all agents hold the same."""
         series = self.series[name]
         if self.run.copies == 1:
             return {f"chain {chain}": series[:, chain, 0] for chain in some(self.run.num_chains)}
@@ -71,7 +71,7 @@ class Reading:
 
     @property
     def agreement(self) -> str:
-        """How far the shown parameters' means, in posterior sd, and sds differ between agents, in words."""
+        """Sentence on how far the shown parameters' means, in posterior sd, and sds differ between agents."""
         means, sds = [], []
         with np.errstate(all="ignore"):  # draws that are not finite, or never move, have none
             for name in self.shown:
@@ -87,7 +87,7 @@ class Reading:
 
     @property
     def how_chosen(self) -> str:
-        """How the shown parameters were chosen, in words."""
+        """Sentence on how the shown parameters were chosen."""
         total = len(self.summary.names)
         if len(self.shown) == total:
             return f"{'It is the only parameter' if total == 1 else f'These are all {total} parameters'}."
@@ -101,7 +101,7 @@ class Reading:
 
     @property
     def whose_chains(self) -> str:
-        """Whose chains traces and ranks show, in words."""
+        """Sentence on whose chains traces and ranks show."""
         if self.agents == 1:
             owner = self.run.owner
             return "There is one agent." if owner is None else f"The chains are those of {owner.name}."
@@ -114,7 +114,7 @@ class Reading:
 
     @property
     def size(self) -> str:
-        """Agents, chains, draws and parameters."""
+        """Numbers of agents, chains, draws and parameters, in words."""
         return (
             f"{count(self.agents, 'agent')}, {count(self.run.num_chains, 'chain')} of "
             f"{count(self.run.num_draws, 'draw')}, {count(len(self.summary.names), 'parameter')}"
@@ -122,12 +122,12 @@ class Reading:
 
 
 def some(total: int) -> list[int]:
-    """All places, or MOST_SERIES of them, evenly spaced."""
+    """Return all indices below `total`, or MOST_SERIES of them, evenly spaced."""
     return np.unique(np.linspace(0, total - 1, min(total, MOST_SERIES)).round().astype(int)).tolist()
 
 
 def readings(runs: Mapping[str, Run]) -> tuple[list[Reading], tuple[str, ...]]:
-    """The runs, and the names of the parameters by which they are compared: of those they share, the worst mixed."""
+    """Read the runs, and name the parameters by which they are compared: of those they share, the worst mixed."""
     summaries = {name: run.summary() for name, run in runs.items()}
     shared = shared_names(list(summaries.values()))
     r_hats = [
@@ -147,13 +147,13 @@ def readings(runs: Mapping[str, Run]) -> tuple[list[Reading], tuple[str, ...]]:
 
 
 def shared_names(summaries: Sequence[Summary]) -> list[str]:
-    """Names that are in at least two of the runs drawn together, in the order of the models."""
+    """Return names that are in at least two of the runs drawn together, in the order of the models."""
     counted = Counter(name for summary in summaries[:MOST_SERIES] for name in summary.names)
     return [name for name, runs in counted.items() if runs > 1]
 
 
 def worst_places(columns: dict[str, np.ndarray], most: int) -> list[int]:
-    """Places of so many parameters that have mixed worst, in the order of the model."""
+    """Return the indices of the `most` parameters that have mixed worst, in the order of the model."""
     return sorted(int(k) for k in worst_first(columns)[:most])
 
 

@@ -1,4 +1,4 @@
-"""One run, from verdict to provenance."""
+"""The page's sections on one run, from verdict to provenance."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NEIGHBOURS = 8  # named in the table of agents
 
 
 def run_sections(reading: Reading, level: int) -> Markup:
-    """All that the page says of a run.
+    """Make all sections of the page on one run.
 
     Args:
       level: of the headings.
@@ -43,7 +43,7 @@ def run_sections(reading: Reading, level: int) -> Markup:
 
 
 def verdict(reading: Reading) -> Markup:
-    """The verdict, and the sampler's bias beside it."""
+    """Make the box with the verdict, and with the sampler's bias."""
     bias = reading.run.sampler.bias
     said = ("Bias. ", "None by design.") if bias is None else ("Biased by design. ", bias)
     parts = [
@@ -71,7 +71,7 @@ def key_figures(reading: Reading) -> Markup:
 
 
 def mixing(reading: Reading) -> tuple[float, float, float]:
-    """The largest R-hat, the least and the median bulk ESS of those that were computed."""
+    """Return the largest R-hat, the least and the median bulk ESS of those that were computed."""
     r_hat, ess = (reading.summary.columns[name] for name in ("r_hat", "ess_bulk"))
     r_hat, ess = r_hat[~np.isnan(r_hat)], ess[~np.isnan(ess)]
     return (
@@ -178,7 +178,7 @@ def _chains(reading: Reading) -> Markup:
 
 
 def _panels(caption: str, drawings: dict[str, Markup], legend: Markup | None = None) -> Markup:
-    """A panel for every parameter; what is missing for all for the same reason is said once."""
+    """Make a panel for every parameter; where all are missing for the same reason, say it once."""
     reasons = set(drawings.values())
     if len(reasons) == 1 and "<svg" not in (reason := reasons.pop()):
         return reason

@@ -29,18 +29,18 @@ MOST_SERIES = 8  # lines in one figure; more cannot be told apart
 
 
 def line_look(place: int) -> dict[str, object]:
-    """Colour and dashes of the line at this place: a second round of the colours is dashed."""
+    """Return colour and dashes of the line at this place: a second round of the colours is dashed."""
     return {"color": SERIES[place % len(SERIES)], "linestyle": DASHES[place // len(SERIES) % len(DASHES)]}
 
 
 def css_variables() -> str:
-    """The theme as CSS: light on paper and by default, dark on a screen whose reader prefers it."""
+    """Return the theme as CSS: light on paper and by default, dark on a screen whose reader prefers it."""
     light, dark = ("".join(f"--{name}:{pair[k]};" for name, pair in THEME.items()) for k in (0, 1))
     return f":root{{{light}}}\n@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}\n"
 
 
 def follow_theme(svg: str) -> str:
-    """The figure, drawn in the light colours, with the page's variables in their place."""
+    """Replace the light colours, in which a figure is drawn, by the page's CSS variables."""
     for name, (light, _) in THEME.items():
         svg = svg.replace(light, f"var(--{name})")
     return svg

@@ -43,10 +43,10 @@ LOOK: dict[str, Any] = {
 
 
 def drawn(draw: Draw, alt: str, height: float = HEIGHT) -> Markup:
-    """The figure that `draw(ax)` makes.
+    """Return the figure that `draw(ax)` makes, as inline SVG.
 
     Args:
-      alt: what it shows, for those who do not see it.
+      alt: what the figure shows, for those who do not see it.
     """
     matplotlib = require("matplotlib", "report")
     figures = require("matplotlib.figure", "report")
@@ -59,7 +59,7 @@ def drawn(draw: Draw, alt: str, height: float = HEIGHT) -> Markup:
 
 
 def inline(document: str, alt: str) -> Markup:
-    """An SVG file of matplotlib's as a part of a page."""
+    """Turn an SVG file of matplotlib's into a part of a page."""
     head, body = re.search(r"<svg[^>]*>", document), re.search(r"</metadata>(.*)</svg>", document, re.DOTALL)
     assert head and body
     box = re.search(r'viewBox="[\d. -]+"', head.group())
@@ -74,12 +74,12 @@ def inline(document: str, alt: str) -> Markup:
 
 
 def _shorter_path(path: re.Match[str]) -> str:
-    """A tenth of a point is finer than any screen."""
+    """Round a path's numbers to a tenth of a point, which is finer than any screen."""
     return re.sub(r"\s*\n", "", re.sub(r"-?\d+\.\d+", lambda n: f"{float(n.group()):.1f}", path.group()))
 
 
 def distinct_names(page: str) -> str:
-    """The page with names inside of each figure that no other figure has; those that nothing refers to are dropped."""
+    """Make ids inside of figures distinct over the page, and drop those that nothing refers to."""
     places = itertools.count()
     return re.sub(
         r"<svg role.*?</svg>", lambda found: _renamed(found.group(), f"f{next(places)}-"), page, flags=re.DOTALL

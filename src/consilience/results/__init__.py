@@ -1,4 +1,4 @@
-"""What a run leaves: draws, diagnostics, cost."""
+"""Results of a run: its draws, diagnostics, predictions and cost, in memory or on disk."""
 
 from .run import Moments, Run
 from .stored import load

@@ -1,4 +1,4 @@
-"""Runs as ArviZ knows them: xarray DataTrees."""
+"""Conversion of runs to xarray DataTrees, as ArviZ reads them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DRAWS_AT_ONCE = 64
 
 
 def data_tree(run: Run, log_likelihood: bool, posterior_predictive: bool, seed: int) -> Any:
-    """The groups that are asked for, and those that need nothing."""
+    """Return a run as an xarray DataTree: the groups that are asked for, and those that need no computation."""
     xarray = require("xarray", "report")
     agents = run.agents
     coordinates = {"agent": np.arange(agents), "chain": np.arange(run.num_chains), "draw": np.arange(run.num_draws)}
@@ -58,7 +58,7 @@ def data_tree(run: Run, log_likelihood: bool, posterior_predictive: bool, seed: 
 
 
 def _posterior(run: Run) -> Any:
-    """Every parameter with its dimensions; of draws on disk, opened and not read."""
+    """Return every parameter with its dimensions as a Dataset; draws on disk are opened and not read."""
     xarray = require("xarray", "report")
     dims = {
         name: run.dims.get(name, tuple(f"{name}_dim_{k}" for k in range(len(shape))))
@@ -79,14 +79,14 @@ def _posterior(run: Run) -> Any:
 
 
 def _log_likelihoods(run: Run, examples: Batch) -> dict[str, np.ndarray]:
-    """Of every example under every draw."""
+    """Compute the log likelihood of every example under every draw."""
     posterior = run.posterior
     assert posterior is not None
     return _per_draw(run, lambda key, params: {"log_likelihood": posterior.log_likelihood(params, examples)})
 
 
 def _predicted(run: Run, examples: Batch, seed: int) -> dict[str, np.ndarray]:
-    """New observations for every example and draw."""
+    """Draw new observations for every example and draw of the parameters."""
     predictive = None if run.posterior is None else run.posterior.predictive
     if predictive is None:
         raise ValueError(
@@ -99,9 +99,7 @@ def _predicted(run: Run, examples: Batch, seed: int) -> dict[str, np.ndarray]:
 def _per_draw(
     run: Run, function: Callable[[Key, Params], Mapping[str, jax.Array]], seed: int = 0
 ) -> dict[str, np.ndarray]:
-    """The values of a function of a key and the parameters, (agent, chain, draw, ...) each, a block of draws at a time;
-    what all agents share is worked out once, and shown for each.
-    """
+    """Compute a function of a key and the parameters for all draws, block by block: (agent, chain, draw, ...) each."""
     parameters = sampled_parameters(run)
     of_draws = jax.jit(
         lambda keys, vectors: jax.lax.map(lambda both: function(both[0], parameters(both[1])), (keys, vectors))
@@ -116,7 +114,7 @@ def _per_draw(
             {name: np.asarray(value).reshape(*block.shape[:3], *value.shape[1:]) for name, value in values.items()}
         )
     whole = {name: np.swapaxes(np.concatenate([part[name] for part in parts]), 0, 2) for name in parts[0]}
-    agents = run.agents
+    agents = run.agents  # what all of them share was computed once, and is shown for each
     return {name: np.broadcast_to(value, (agents, *value.shape[1:])) for name, value in whole.items()}
 
 

@@ -1,4 +1,4 @@
-"""Figures of how well a run has sampled, worked out block by block: draws on disk are never all in memory."""
+"""Diagnostics of how well a run has sampled, computed block by block: draws on disk are never all in memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COLUMNS = ("mcse_mean", "ess_bulk", "ess_tail", "r_hat")
 
 
 def mean_and_sd(run: Run) -> tuple[np.ndarray, np.ndarray]:
-    """Of every number over draws and chains, (copy, number) each; blocks are merged by Chan's formula."""
+    """Return mean and sd of every number over draws and chains, (copy, number) each; blocks merge by Chan's formula."""
     count = 0
     mean, squares = np.zeros(run.kept.shape[2:]), np.zeros(run.kept.shape[2:])
     for block in run.blocks():
@@ -33,13 +33,13 @@ def mean_and_sd(run: Run) -> tuple[np.ndarray, np.ndarray]:
 
 
 class Health(NamedTuple):
-    """What is right and wrong with a run's draws as such.
+    """Basic checks of a run's draws: finite values, stuck chains, energy.
 
     Attributes:
-      draws_finite: all that was kept.
-      stats_finite: all of the sampler's own figures.
-      stuck: chains whose draws are all alike, of `chains`.
-      energy: E-BFMI of every chain; None where there is none.
+      draws_finite: whether all that was kept is finite.
+      stats_finite: whether all of the sampler's own figures are finite.
+      stuck: number of chains whose draws are all alike, of `chains`.
+      energy: E-BFMI of every chain; None where it cannot be computed.
     """
 
     draws_finite: bool
@@ -50,7 +50,7 @@ class Health(NamedTuple):
 
 
 def health(run: Run, copies: list[int]) -> Health:
-    """Of a run, or of some of its copies."""
+    """Check all draws and figures of a run for finite values, and the chains of some `copies` for stuck ones."""
     return Health(
         draws_finite=all(bool(np.isfinite(block).all()) for block in run.blocks()),
         stats_finite=all(bool(np.isfinite(values).all()) for values in run.raw_stats.values()),
@@ -61,8 +61,10 @@ def health(run: Run, copies: list[int]) -> Health:
 
 
 def consensus_error(run: Run) -> float:
-    """How far an agent is from the network mean, root mean square over draws and numbers, in posterior sd: that of the
-    agents' own draws. NaN where no draws tell, or only one agent's are here; numbers that never vary tell nothing.
+    """Return an agent's root mean square distance from the network mean, over draws and numbers, in posterior sd.
+
+    The sd is that of the agents' own draws, and numbers that never vary are left out. NaN where no draws tell, or only
+    one agent's are here.
     """
     if run.agents < run.network.size:
         return np.nan  # the others' draws are not here
@@ -79,9 +81,7 @@ def consensus_error(run: Run) -> float:
 
 
 def acceptance(run: Run, agent: int | None = None) -> float | None:
-    """The fraction of proposals taken, or for NUTS their mean acceptance probability, of all agents or of one; None
-    without a Metropolis step.
-    """
+    """Return the acceptance rate (NUTS: mean probability) of all agents or of one; None without a Metropolis step."""
     accepted = run.raw_stats.get("is_accepted", run.raw_stats.get("acceptance_rate"))
     if accepted is None or not accepted.size:
         return None
@@ -89,7 +89,7 @@ def acceptance(run: Run, agent: int | None = None) -> float | None:
 
 
 def never_moved(run: Run) -> np.ndarray:
-    """Which chains, (chain, copy), have draws that are all alike."""
+    """Tell which chains, (chain, copy), have draws that are all alike."""
     first = run.kept[:1]
     moved = np.zeros(run.kept.shape[1:3], bool)
     for block in run.blocks():
@@ -98,10 +98,10 @@ def never_moved(run: Run) -> np.ndarray:
 
 
 def chain_diagnostics(run: Run, copies: list[int], most: int | None) -> dict[str, np.ndarray]:
-    """The worst over agents of MCSE of the mean, bulk and tail ESS and rank-normalised R-hat, by arviz-stats.
+    """Return the worst over agents of MCSE of the mean, bulk and tail ESS and rank-normalised R-hat, by arviz-stats.
 
-    Of at most `most` series, numbers evenly spaced, and no more than MOST_VALUES values; NaN elsewhere, and where a
-    chain never moved: arviz would call constant draws perfect.
+    Where `most` is given, only for so many series, of numbers evenly spaced, and for no more than MOST_VALUES values.
+    NaN elsewhere, and where a chain never moved: arviz would call constant draws perfect.
     """
     stats = array_stats()
     length, chains, _, dimension = run.kept.shape
@@ -126,9 +126,9 @@ def chain_diagnostics(run: Run, copies: list[int], most: int | None) -> dict[str
 
 
 def energy_fractions(run: Run) -> np.ndarray | None:
-    """E-BFMI of every chain: how much of the energy's spread one momentum can bring, Σ(ΔE)² / Σ(E - mean E)².
+    """Return every chain's E-BFMI, Σ(ΔE)² / Σ(E - mean E)²: how much of the energy's spread one momentum can bring.
 
-    None where the sampler has no energy, or where thinning has averaged it.
+    None where the sampler has no energy, where thinning has averaged it, or with fewer than FEWEST_DRAWS draws.
     """
     if "energy" not in run.raw_stats or run.thin > 1 or run.num_draws < FEWEST_DRAWS:
         return None

@@ -1,4 +1,4 @@
-"""Draws, in memory or on disk, read block by block."""
+"""Arrays of draws, in memory or on disk, that are read block by block."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_ROWS = 16384
 
 
 class Draws(Protocol):
-    """What can be cut along its first axis: (draw, chain, copy, number). A numpy array is one."""
+    """Array of draws, (draw, chain, copy, number), that can be sliced along its first axis. A numpy array is one."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -27,12 +27,12 @@ class Draws(Protocol):
 
 
 class DiskDraws:
-    """Arrays (draw, chain, copy, ...) on disk, seen side by side as one array of vectors.
+    """Draws on disk: arrays (draw, chain, copy, ...), seen side by side as one array of vectors.
 
     Args:
-      arrays: one for each of the layout's leaves, read when sliced; none where nothing has been kept.
-      length: how many draws have been drawn.
-      lanes: chains and copies, where there is no array to tell.
+      arrays: one for each of the layout's leaves, read when sliced; empty where nothing has been kept.
+      length: number of draws that have been drawn.
+      lanes: numbers of chains and copies, for where there is no array to tell.
     """
 
     def __init__(self, arrays: Sequence[Any], length: int, lanes: tuple[int, int], layout: Layout) -> None:
@@ -54,12 +54,12 @@ class DiskDraws:
 
 
 def rows_at_once(shape: Sequence[int], dtype: np.dtype) -> int:
-    """How many draws make a block; also how many lie in one file."""
+    """Return how many draws make a block; also how many lie in one file."""
     return max(1, min(MOST_ROWS, BLOCK_BYTES // max(1, math.prod(shape[1:]) * dtype.itemsize)))
 
 
 def blocks(draws: Draws, count: int | None = None) -> Iterator[np.ndarray]:
-    """All draws in order, a few megabytes of them in memory at a time, cut into at most `count` draws."""
+    """Yield all draws in order, in blocks of at most `count` draws, a few megabytes of them in memory at a time."""
     at_once = rows_at_once(draws.shape, draws.dtype)
     for first in range(0, draws.shape[0], at_once):
         block = draws[first : first + at_once]

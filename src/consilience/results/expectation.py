@@ -30,8 +30,8 @@ class Rows(NamedTuple):
     """Some rows of the inputs.
 
     Attributes:
-      where: they are among all rows.
-      x: their inputs, filled up to as many as any other `Rows` has.
+      where: their place among all rows.
+      x: their inputs, padded to as many rows as any other `Rows` has.
     """
 
     where: slice
@@ -39,11 +39,11 @@ class Rows(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """The values of a function for a few draws and some rows.
+    """Values of a function for a few draws and some rows.
 
     Attributes:
-      first: the first of these draws.
-      rows: of the inputs.
+      first: number of the first of these draws.
+      rows: place of these rows among all rows of the inputs.
       values: (draws, chains, copies, rows, ...), or without rows where the function has none.
     """
 
@@ -53,9 +53,9 @@ class Piece(NamedTuple):
 
 
 def in_rows(x: Batch, at_once: int) -> list[Rows]:
-    """`x` in parts of at most `at_once` rows, all of one shape: the last is filled up with a row of its own."""
+    """Cut `x` into parts of at most `at_once` rows, all of one shape: the last is padded with a row of its own."""
     count = len(jax.tree.leaves(x)[0])
-    at_once = -(-count // -(-count // at_once))  # as even as can be: the less is there to fill up
+    at_once = -(-count // -(-count // at_once))  # as even as can be: the less there is to pad
     found = []
     for first in range(0, count, at_once):
         last = min(first + at_once, count)
@@ -67,14 +67,14 @@ def in_rows(x: Batch, at_once: int) -> list[Rows]:
 def pieces(
     run: Run, function: Callable[[Params, Any], jax.Array], parts: Sequence[Rows], has_rows: bool = True
 ) -> Iterator[Piece]:
-    """`function(params, x)` for all draws and all rows: draws in order, and for each few of them all rows.
+    """Yield `function(params, x)` for all draws and all rows: draws in order, and for each few of them all rows.
 
     It is compiled once, for all draws and parts. (And once more when called again: it may use a variable that has
     changed since.)
 
     Args:
-      parts: of the inputs, all of one shape.
-      has_rows: the values' first axis is that of the rows.
+      parts: the inputs in parts, all of one shape.
+      has_rows: whether the values' first axis is that of the rows.
     """
     layout = run.layout
     like = value_shape(run, function, parts[0].x)
@@ -116,7 +116,7 @@ def pieces(
 
 
 def value_shape(run: Run, function: Callable[[Params, Any], jax.Array], x: Any) -> jax.ShapeDtypeStruct:
-    """What `function(params, x)` gives for one draw, found without computing it; refused where it is not an array."""
+    """Return shape and dtype of `function(params, x)` for one draw, without computing it; refuse what is no array."""
     vector = jax.ShapeDtypeStruct((run.layout.dimension,), run.layout.dtype)
     value = jax.eval_shape(lambda w, x: function(run.layout.unravel(w), x), vector, x)
     if not isinstance(value, jax.ShapeDtypeStruct):
@@ -127,7 +127,7 @@ def value_shape(run: Run, function: Callable[[Params, Any], jax.Array], x: Any) 
 def mean_over_draws(
     run: Run, function: Callable[[Params, Any], jax.Array], parts: Sequence[Rows], shape: Sequence[int], has_rows: bool
 ) -> np.ndarray:
-    """The mean of `function(params, x)` over draws and chains, summed in float64: (agent, *shape)."""
+    """Return the mean of `function(params, x)` over draws and chains, summed in float64: (agent, *shape)."""
     total = np.zeros((run.copies, *shape))
     for piece in pieces(run, function, parts, has_rows):
         total[(slice(None), piece.rows) if has_rows else ()] += piece.values.sum(axis=(0, 1), dtype=float)
@@ -135,7 +135,7 @@ def mean_over_draws(
 
 
 def expectation(run: Run, function: Callable[[Params], jax.Array]) -> np.ndarray:
-    """The mean of `function(params)` over each agent's draws and chains: an array (agent, ...)."""
+    """Return the mean of `function(params)` over each agent's draws and chains: an array (agent, ...)."""
 
     def of_draw(params: Params, _: Any) -> jax.Array:
         return function(params)

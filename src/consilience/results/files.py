@@ -1,4 +1,4 @@
-"""Files that are whole at every moment: what is written appears at once, and stays after a power cut."""
+"""Atomic, durable writing of files: what is written appears all at once, and stays after a power cut."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOCK = ".lock"
 
 
 def write_whole(path: Path, content: Any) -> None:
-    """Put bytes into a file; whoever reads it sees what was there before, or all of this."""
+    """Write a file atomically: whoever reads it sees what was there before, or all of `content`."""
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
     try:
         with partial.open("wb") as file:
@@ -28,7 +28,7 @@ def write_whole(path: Path, content: Any) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """With all that is above it."""
+    """Make a folder, with all that are above it, so that it stays after a power cut."""
     if not folder.is_dir():
         make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
@@ -36,7 +36,7 @@ def make_folder(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """A new name, too, has to reach the disk."""
+    """Flush a folder to disk: the name of a new file, too, has to get there."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -47,18 +47,18 @@ def sync_folder(folder: Path) -> None:
 
 
 def shown(path: Path) -> Path:
-    """As people write it: from where they are, if it lies below."""
+    """Return a path as people write it: relative to the current folder, if it lies below."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def remove_partial(folder: Path) -> None:
-    """Delete what a killed process has left half written."""
+    """Delete the files that a killed process has left half written."""
     for partial in folder.rglob(".*.partial"):
         partial.unlink(missing_ok=True)
 
 
 def locked(folder: Path) -> IO[bytes]:
-    """Make `folder` this process's own until the result is closed, or the process ends, however it does."""
+    """Lock `folder` for this process until the result is closed, or the process ends, however it does."""
     try:
         make_folder(folder)
         file = (folder / LOCK).open("ab")
@@ -81,7 +81,7 @@ def locked(folder: Path) -> IO[bytes]:
 
 
 def durable_zarr(folder: Path) -> Any:
-    """Return a zarr store in `folder` whose files are written as all others here are."""
+    """Return a zarr store in `folder` whose files are written atomically, by `write_whole`."""
     return zarr_store_written_by(_write_with_folder)(folder)
 
 

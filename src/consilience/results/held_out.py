@@ -1,4 +1,4 @@
-"""What predictions are tested on: checked before anything is computed."""
+"""Checks of the held-out data that predictions are tested on, made before anything is computed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def task_of(run: Run, task: Task | None) -> Task:
-    """The task that was given, or else the posterior's."""
+    """Return the task that was given, or else the posterior's; refuse where there is neither."""
     if task is None and run.posterior is not None:
         task = run.posterior.task
     if task is None and run.posterior is None:
@@ -43,7 +43,7 @@ def check_drawn(run: Run) -> None:
 
 
 def test_rows(run: Run, task: Task, test: Batch) -> tuple[Batch, np.ndarray]:
-    """Inputs and outcomes of the test set; refused where they are not of the form of the agents' data."""
+    """Return inputs and outcomes of the test set; refuse those that are not of the form of the agents' data."""
     if isinstance(test, Mapping) and task.y not in test:
         has = ", ".join(repr(key) for key in test)
         raise ValueError(
@@ -65,7 +65,7 @@ def test_rows(run: Run, task: Task, test: Batch) -> tuple[Batch, np.ndarray]:
 
 
 def strange_rows(task: Task, ood: Batch, x: Batch) -> Batch:
-    """Inputs from another distribution; refused where they are not of the form of `x`, those of the test set."""
+    """Return the out-of-distribution inputs; refuse those that are not of the form of `x`, the test set's inputs."""
     if isinstance(ood, Mapping) and task.x in ood:
         ood = ood[task.x]
     if rows("ood", ood) == 0:
@@ -79,7 +79,7 @@ def strange_rows(task: Task, ood: Batch, x: Batch) -> Batch:
 def seen_classes(
     run: Run, task: Classification, seen: Sequence[Sequence[int]] | None, classes: int
 ) -> tuple[tuple[int, ...], ...] | None:
-    """The classes that each agent has data of: those given, or those in its shard. None where that is not known."""
+    """Return the classes that each agent has data of: those given, or those in its shard; None where not known."""
     given = of_shards(run, task.outcomes) if seen is None else seen
     if given is None:
         return None
@@ -104,11 +104,11 @@ def check_labels(labels: np.ndarray, classes: int) -> None:
 def check_shape(
     run: Run, function: Callable[[Params, Any], jax.Array], x: Batch, shape: tuple[int | None, ...], what: str
 ) -> tuple[int, ...]:
-    """The shape of `function(params, x)`; refused where it cannot be computed from what was kept, or is another.
+    """Return the shape of `function(params, x)`; refuse it where it is wrong, or what was kept does not suffice.
 
     Args:
-      shape: that is needed, None where any length will do.
-      what: the function's name.
+      shape: the shape that is needed, with None where any length will do.
+      what: the function's name, for error messages.
     """
     needed = "(" + ", ".join("classes" if n is None else str(n) for n in shape) + ("," * (len(shape) == 1)) + ")"
     try:
@@ -126,7 +126,7 @@ def check_shape(
 
 
 def of_shards(run: Run, part: Callable[[Batch], Any]) -> list[Any] | None:
-    """Inputs or outcomes of each agent; None where the run does not have its data, or the task is of other data."""
+    """Return inputs or outcomes of each agent; None where the run has no data, or the task is of other data."""
     if run.shards is None:
         return None
     try:
@@ -136,7 +136,7 @@ def of_shards(run: Run, part: Callable[[Batch], Any]) -> list[Any] | None:
 
 
 def _check_like(what: str, found: Batch, like: Batch, whose: str) -> None:
-    """Refuse inputs whose rows have another shape."""
+    """Refuse inputs whose rows have another shape than those of `like`."""
     shapes = [jax.tree.map(lambda leaf: np.shape(leaf)[1:], inputs) for inputs in (found, like)]
     if shapes[0] != shapes[1]:
         raise ValueError(

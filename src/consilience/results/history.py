@@ -1,4 +1,4 @@
-"""A run's folder that can go back: its checkpoints are kept until all agents are past them.
+"""Store that can go back to older checkpoints: they are kept until all agents are past them.
 
 Agents on machines of their own save at the same iterations, but not at the same moment; after a failure they go back to
 the last iteration that all of them have. So beside `checkpoint.npz`, the newest, there is a folder `checkpoints` with
@@ -19,12 +19,12 @@ from .progress import Progress
 from .store import CHECKPOINT, DRAWS, RUN, AgreedStore, read_checkpoint
 
 CHECKPOINTS = "checkpoints"
-FORGOTTEN = "forgotten"  # says that some have been dropped
+FORGOTTEN = "forgotten"  # a file that says that some checkpoints have been dropped
 ATTEMPT = "attempt"  # in a checkpoint: how often agents that were out of step have started anew
 
 
 class HistoryStore(AgreedStore):
-    """A store whose agent may have to go back."""
+    """Store of an agent on a machine of its own, which may have to go back to an older checkpoint."""
 
     @property
     def thin(self) -> int:
@@ -32,7 +32,7 @@ class HistoryStore(AgreedStore):
 
     @property
     def saved(self) -> int:
-        """The iteration of the newest checkpoint."""
+        """Iteration of the newest checkpoint."""
         return self.progress.iterations(self.thin)
 
     def _begin(self, network: Network, resume: bool) -> None:
@@ -43,7 +43,7 @@ class HistoryStore(AgreedStore):
 
     @property
     def bases(self) -> tuple[int, ...]:
-        """The iterations that it can go back to: to the start as long as no checkpoint has been dropped."""
+        """Iterations that the run can go back to: the start too, as long as no checkpoint has been dropped."""
         start = () if (self.folder / CHECKPOINTS / FORGOTTEN).exists() else (0,)
         return tuple(sorted({*start, *(int(path.stem) for path in self._kept()), self.saved}))
 
@@ -67,14 +67,14 @@ class HistoryStore(AgreedStore):
             raise ValueError(f"{self.folder} has no checkpoint of iteration {iteration}, only of {self.saved}.")
 
     def forget(self, before: int) -> None:
-        """Drop the checkpoints that nobody will go back to."""
+        """Drop the checkpoints before an iteration, which nobody will go back to."""
         for path in self._kept():
             if int(path.stem) < before:
                 (self.folder / CHECKPOINTS / FORGOTTEN).touch()
                 path.unlink(missing_ok=True)
 
     def _keep(self) -> None:
-        """The newest checkpoint under its own name too; a process may have been killed before it could."""
+        """Keep the newest checkpoint under its own name too; a process may have been killed before it could."""
         if (self.folder / CHECKPOINT).exists() and not self._path(self.saved).exists():
             make_folder(self.folder / CHECKPOINTS)
             _link(self.folder / CHECKPOINT, self._path(self.saved))
@@ -87,12 +87,12 @@ class HistoryStore(AgreedStore):
 
 
 def _link(there: Path, here: Path) -> None:
-    """The same file under another name, in the place of what may be there."""
+    """Give the file `there` a second name, `here`, in place of a file that may have it."""
     partial = here.with_name(f".{here.name}.partial")
     partial.unlink(missing_ok=True)
     try:
         os.link(there, partial)
-    except OSError:  # some file systems know no second name
+    except OSError:  # some file systems have no hard links
         shutil.copyfile(there, partial)
     partial.replace(here)
     sync_folder(here.parent)

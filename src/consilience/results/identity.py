@@ -1,4 +1,4 @@
-"""What makes a run this run and no other: recorded when it starts, compared when it is resumed."""
+"""Identity of a run, its settings, data, code and versions: recorded when it starts, compared when it is resumed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .files import shown
 
 Table = dict[str, Any]
 
-FORMAT = 1  # of what is recorded, and of the folder it is recorded in
+FORMAT = 1  # version of the record, and of the folder that it is in
 
 # Recorded, but free to differ: none of it changes a draw.
 FREE = ("format", "created", "status", "run.num_samples", "versions.python", "versions.numpy", "versions.consilience")
@@ -50,14 +50,14 @@ def describe(
     code: str,
     settings: Mapping[str, int],
 ) -> Table:
-    """A run as `run.toml` has it.
+    """Return the record of a run that `run.toml` holds.
 
     Args:
-      data: of all agents, as `describe_data` gives it.
-      starts: of the chains.
-      parameters: what is sampled.
-      kept: what is kept of it.
-      averaged: what moments are taken of.
+      data: record of the agents' data, as `describe_data` gives it.
+      starts: positions at which the chains start.
+      parameters: layout of what is sampled.
+      kept: layout of what is kept of it.
+      averaged: layout of what moments are taken of; None: of nothing.
       dims: names of the axes of what is kept.
       code: the fingerprint of model, sampler and what is kept, as traced.
       settings: num_samples and the like.
@@ -91,7 +91,7 @@ def describe(
 
 
 def describe_network(network: Network) -> Table:
-    """Which it is."""
+    """Return the record of a network: its name, size, weights and fingerprint."""
     return {
         "name": network.name,
         "agents": network.size,
@@ -101,7 +101,7 @@ def describe_network(network: Network) -> Table:
 
 
 def describe_data(shards: Sequence[Batch]) -> Table:
-    """How much each agent has, and which."""
+    """Return the record of the agents' data: the number of rows of each shard, and its fingerprint."""
     return {
         "rows": [len(jax.tree.leaves(shard)[0]) for shard in shards],
         "fingerprints": [digest(*map(np.asarray, jax.tree.leaves(shard))) for shard in shards],
@@ -109,12 +109,12 @@ def describe_data(shards: Sequence[Batch]) -> Table:
 
 
 def describe_sampler(sampler: Sampler) -> str:
-    """Its settings as text, the same in every process: addresses of functions are chance."""
+    """Return a sampler's settings as text, the same in every process: addresses of functions are left out."""
     return re.sub(r" at 0x[0-9a-f]+", "", repr(sampler))
 
 
 def surroundings() -> Table:
-    """What a run runs on."""
+    """Return what a run runs on: versions, device, and the settings of jax that change draws."""
     return {
         "consilience": _version("consilience"),
         "jax": jax.__version__,
@@ -126,7 +126,7 @@ def surroundings() -> Table:
 
 
 def check_same(folder: Path, there: Table, here: Table) -> None:
-    """Refuse to go on with a run that is another one, and say what differs."""
+    """Refuse to go on with a folder's run where this is another one, and say what differs."""
     if lines := causes(there, here):
         raise ValueError(
             f"{shown(folder)} holds another run; going on would mix the two:\n{lines}\n"
@@ -135,7 +135,7 @@ def check_same(folder: Path, there: Table, here: Table) -> None:
 
 
 def causes(there: Table, here: Table, free: Sequence[str] = FREE) -> str:
-    """What makes two runs different ones, a line each; empty, where nothing but what is `free` does."""
+    """Return what makes two runs different, a line each; empty where only what is `free` to differ does."""
     found = dict(_differences(there, here, free))
     lines = [line for name, line in found.items() if name not in CONSEQUENCES]
     lines = lines or [line for name, line in CONSEQUENCES.items() if name in found][:1]
@@ -166,7 +166,7 @@ def flat(table: Table, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def digest(*arrays: np.ndarray) -> str:
-    """Of the arrays' types, shapes and values."""
+    """Return a hash of the arrays' types, shapes and values."""
     found = hashlib.sha256()
     for array in arrays:
         found.update(f"{array.dtype}{array.shape}".encode())

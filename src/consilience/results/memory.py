@@ -1,4 +1,4 @@
-"""A run in memory: what a `Store` is on disk."""
+"""Sink that keeps a run in memory, as a `Store` does on disk."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .progress import Progress
 
 
 class Memory:
-    """The draws of a run that is being sampled, in one array made beforehand."""
+    """Sink that keeps the draws of a run in memory while it is sampled, in one array for all planned draws."""
 
     def __init__(self, planned: int) -> None:
         self.planned = planned
@@ -30,7 +30,7 @@ class Memory:
             self._stats[name].append(values)
 
     def state(self, snapshot: Callable[[], dict[str, np.ndarray]], at_once: bool = False) -> dict[str, np.ndarray]:
-        """Nothing that could be gone on from: it would not outlive the process."""
+        """Return an empty state: one to go on from would not outlive the process."""
         return {}
 
     def save(self, progress: Progress, state: dict[str, np.ndarray]) -> bool:
@@ -38,12 +38,12 @@ class Memory:
         return True
 
     def own_draws(self) -> np.ndarray:
-        """What has been appended."""
+        """Return what has been appended."""
         assert self.kept is not None
         return self.kept
 
     def put(self, values: np.ndarray, layout: Layout) -> None:
-        """The posterior's draws, in place of what has been appended."""
+        """Put the posterior's draws in place of what has been appended."""
         self.kept = values
 
     def finish(self, status: str) -> None:

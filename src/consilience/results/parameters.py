@@ -1,4 +1,4 @@
-"""From what was kept of a draw back to what was sampled, which is what a model's functions take."""
+"""Conversion of what was kept of a draw back to what was sampled, which is what a model's functions take."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def sampled_parameters(run: Run) -> Callable[[Any], Params]:
-    """A jax function of a kept vector: the parameters that the posterior's functions take.
+    """Return a jax function from a kept vector to the parameters that the posterior's functions take.
 
-    Refused where `keep=` has left some of them out.
+    A run where `keep=` has left some of them out is refused.
     """
     kept = run.layout
     unconstrain = None if run.posterior is None else run.posterior.unconstrain

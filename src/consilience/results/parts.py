@@ -24,29 +24,29 @@ NAME = re.compile(r"(\d+)-(\d+)-of-(\d+)\.npz")
 
 
 def count(progress: Progress) -> int:
-    """What grows from checkpoint to checkpoint."""
+    """Count warm-up iterations and kept draws, which grow from checkpoint to checkpoint."""
     return progress.warmed + progress.drawn
 
 
 def write_part(folder: Path, progress: Progress, agents: range, size: int, content: bytes) -> None:
-    """One host's part, of its own `agents`."""
+    """Write one host's part of a checkpoint, that of its own `agents`."""
     place = folder / PARTS / str(count(progress))
     make_folder(place)
     write_whole(place / f"{agents[0]}-{agents[-1]}-of-{size}.npz", content)
 
 
 class Saved(NamedTuple):
-    """A checkpoint, and the parts of it that are there, the first agents' first."""
+    """Checkpoint on disk, and the parts of it that are there, in the order of the agents."""
 
     done: int
     parts: tuple[Path, ...]
 
 
 def newest(folder: Path) -> Saved | None:
-    """The last whole checkpoint.
+    """Return the last whole checkpoint, or None.
 
     Hosts may be writing and removing meanwhile: a look may come too early to find the newer of two checkpoints whole,
-    and then too late to the older one. So that there is none counts only when a second look sees the same.
+    and then too late for the older one. So None is returned only when a second look sees the same.
     """
     seen: list[Saved] | None = None
     while True:
@@ -58,7 +58,7 @@ def newest(folder: Path) -> Saved | None:
 
 
 def drop_older(folder: Path) -> None:
-    """Remove what a newer checkpoint has made useless: for one of the hosts to do."""
+    """Remove the checkpoints that a newer one has made useless: for one of the hosts to do."""
     whole = newest(folder)
     for place in _all(folder):
         if whole is not None and int(place.name) < whole.done:
@@ -66,7 +66,7 @@ def drop_older(folder: Path) -> None:
 
 
 def drop_unfinished(folder: Path) -> None:
-    """Remove what came after the last whole checkpoint: it will be drawn again, perhaps in other parts."""
+    """Remove checkpoints after the last whole one: what they hold will be drawn again, perhaps in other parts."""
     whole = newest(folder)
     for place in _all(folder):
         if whole is None or int(place.name) > whole.done:
@@ -76,7 +76,7 @@ def drop_unfinished(folder: Path) -> None:
 def read_parts(
     parts: Sequence[Path], read: Callable[[Path], tuple[Progress, dict[str, np.ndarray]]]
 ) -> tuple[Progress, dict[str, np.ndarray]]:
-    """A whole checkpoint: arrays (chain, agent, ...), and numbers that all agents have alike."""
+    """Read a whole checkpoint from its parts: arrays (chain, agent, ...), and numbers that all agents have alike."""
     found = [read(path) for path in parts]
     progress, first = found[0]
     states = [state for _, state in found]
@@ -91,7 +91,7 @@ def _all(folder: Path) -> list[Path]:
 
 
 def _names(folder: Path) -> list[str]:
-    """Of what is in it: nothing, where another host has just removed it."""
+    """Return the names of what is in a folder: none where another host has just removed it."""
     try:
         return [path.name for path in folder.iterdir()]
     except FileNotFoundError:
@@ -104,7 +104,7 @@ def _in_order(place: Path) -> list[Path]:
 
 
 def _is_whole(parts: Sequence[Path]) -> bool:
-    """Whether they go from the first agent to the last."""
+    """Tell whether the parts go from the first agent to the last."""
     reached, size = 0, 1
     for path in parts:
         first, last, size = map(int, re.findall(r"\d+", path.stem))

@@ -1,4 +1,4 @@
-"""Predictions of a run, and how good they are.
+"""Posterior predictive of a run, and its scores on held-out data.
 
 The predictive of an agent is the average over its draws ω_k, k = 1..K, of all chains:
 
@@ -36,16 +36,16 @@ __all__ = ["ClassificationScores", "RegressionScores", "evaluate", "predict", "s
 special: Any = LazyModule("scipy.special")
 
 ROWS_AT_ONCE = 1024
-SUM_TOLERANCE = 1e-2  # probabilities in half precision add up to 1 so nearly
+SUM_TOLERANCE = 1e-2  # how nearly probabilities in half precision add up to 1
 Function = Callable[[Params, Any], jax.Array]
 
 
 def predict(run: Run, function: Function, x: Batch, rows_at_once: int = ROWS_AT_ONCE) -> np.ndarray:
-    """The mean of `function(params, x)` over each agent's draws and chains: an array (agent, ...).
+    """Return the mean of `function(params, x)` over each agent's draws and chains: an array (agent, ...).
 
     Args:
       x: inputs, a pytree of arrays with one leading axis.
-      rows_at_once: a function that gives one row for each row of `x` is computed for so many at a time. Where it looks
+      rows_at_once: rows of `x` that are computed together, for a function that gives one row for each. Where it looks
         at other rows too, as batch normalisation does, pass `rows_at_once=len(x)`.
     """
     count = whole_number("the number of rows of x", rows("x", x), 1)
@@ -69,14 +69,14 @@ def evaluate(
     points: int = 30,
     rows_at_once: int = ROWS_AT_ONCE,
 ) -> ClassificationScores | RegressionScores:
-    """How good every agent's predictions of `test` are.
+    """Score every agent's predictions of held-out data.
 
     Args:
-      test: data of the form of a shard, that no agent has.
-      task: what is predicted; without it, the posterior's.
+      test: held-out data of the form of a shard, that no agent has.
+      task: what is predicted; without it, the posterior's task.
       ood: inputs from another distribution, an array or a batch, that a classifier should be unsure of.
       seen: the classes that each agent has data of; without it, those in the run's shards.
-      points: numbers of draws, evenly spaced in their logarithm, at which the cumulative scores are taken.
+      points: how many numbers of draws, evenly spaced in their logarithm, the cumulative scores are taken at.
       rows_at_once: test rows that are computed together.
     """
     task = held_out.task_of(run, task)
@@ -98,16 +98,16 @@ class _Sums(Protocol):
     """Sums over draws of what the scores need, for every copy and row."""
 
     def add(self, where: slice, values: np.ndarray) -> None:
-        """A few draws (draws, chains, copies, rows, ...) of the rows `where`."""
+        """Add the values of a few draws, (draws, chains, copies, rows, ...), for the rows `where`."""
 
     def tally(self, where: slice, draws: int) -> Sequence[np.ndarray]:
-        """Two scores of the rows `where` after `draws` draws of all chains, each (copies, rows)."""
+        """Return two scores of the rows `where` after `draws` draws of all chains, each (copies, rows)."""
 
 
 def _fold(
     run: Run, function: Function, x: Batch, sums: _Sums, test_rows: int, stops: np.ndarray, at_once: int
 ) -> np.ndarray:
-    """Add up all draws. Returns the means over the test rows of both tallies at every stop: (points, 2, agent).
+    """Add up all draws, and return the mean of both tallies over the test rows at every stop: (points, 2, agent).
 
     Rows come in parts and scores are sums over rows, so that those of a part are added as soon as its draws reach a
     stop: no predictive of the past is kept.
@@ -170,7 +170,7 @@ def _classification(
 
 
 def with_strange(x: Batch, strange: Batch | None) -> Batch:
-    """Inputs of the test set, and after them those from elsewhere."""
+    """Return the inputs of the test set, and after them the out-of-distribution ones, if any."""
     return x if strange is None else jax.tree.map(lambda a, b: np.concatenate([a, b.astype(a.dtype)]), x, strange)
 
 
@@ -181,13 +181,13 @@ def classification_scores(
     cumulative: scores.CumulativeAccuracy,
     draws: int,
 ) -> ClassificationScores:
-    """Of every agent's predictive.
+    """Compute the scores of every agent's predictive.
 
     Args:
-      predictives: one table (rows, classes) an agent: the test rows, and after them those from elsewhere, if any.
-      labels: of the test rows.
+      predictives: one table (rows, classes) an agent: the test rows, then the out-of-distribution ones, if any.
+      labels: classes of the test rows.
       seen: the classes that each agent has data of.
-      draws: that were averaged, per chain.
+      draws: number of draws that were averaged, per chain.
     """
     known = [p[: len(labels)] for p in predictives]
     classes = known[0].shape[1]
@@ -217,7 +217,7 @@ def classification_scores(
 
 
 class _Normals(_Sums):
-    """Of a mixture of normals: its log density and distribution function at the outcomes, and its mean."""
+    """Sums of a mixture of normals: its log density and distribution function at the outcomes, and its mean."""
 
     def __init__(self, copies: int, outcomes: np.ndarray) -> None:
         self.outcomes = outcomes
@@ -268,6 +268,6 @@ def _regression(
 
 
 def _mean_where(values: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """Each agent's mean over the chosen of its rows; NaN where none are."""
+    """Return each agent's mean over the chosen of its rows; NaN where none are."""
     with np.errstate(invalid="ignore"):  # 0 / 0
         return np.where(chosen, values, 0).sum(axis=1) / chosen.sum(axis=-1)

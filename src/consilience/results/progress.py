@@ -1,4 +1,4 @@
-"""How far a run has come."""
+"""Progress of a run: how far it has come, and what that has cost."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from ..runtimes.traffic import Traffic
 
 @dataclass(frozen=True)
 class Progress:
-    """After some chunks: iterations of warm-up and kept draws, and what they have cost.
+    """Progress of a run after some chunks: warm-up iterations and kept draws, and what they have cost.
 
     Attributes:
-      warmed: iterations of warm-up.
-      drawn: kept draws.
-      seconds: spent sampling, interruptions left out.
+      warmed: number of warm-up iterations.
+      drawn: number of kept draws.
+      seconds: time spent sampling, interruptions left out.
       redone: iterations redone because agents fell out of step, of `watched` chain iterations.
       combined: draws that have been put together from the agents' own, where a sampler does that at the end.
     """
@@ -34,10 +34,10 @@ class Progress:
         return Traffic(self.rounds, self.messages, self.bytes)
 
     def iterations(self, thin: int) -> int:
-        """Of the warm-up, and behind the kept draws."""
+        """Count the iterations of the warm-up and those behind the kept draws."""
         return self.warmed + self.drawn * thin
 
     def sent(self, traffic: Traffic) -> Progress:
-        """With more traffic."""
+        """Return this progress with more traffic."""
         total = self.traffic + traffic
         return replace(self, rounds=total.rounds, messages=total.messages, bytes=total.bytes)

@@ -1,4 +1,4 @@
-"""A run: what was drawn, in memory or on disk, and what can be asked of it."""
+"""Result of a run, `Run`: its draws, in memory or on disk, with summaries, predictions and exports of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .summary import Summary, summarize
 
 
 class Described(Protocol):
-    """What a run says of its sampler; every sampler can, and so can a record of one."""
+    """Description of a run's sampler: the sampler itself, or a record of it."""
 
     @property
     def name(self) -> str: ...
@@ -33,16 +33,16 @@ class Described(Protocol):
 
 
 class Owner(NamedTuple):
-    """Whose a run is, where agents in processes of their own keep one each."""
+    """Agent that a run belongs to, where agents in processes of their own keep one each."""
 
     name: str
-    names: tuple[str, ...]  # of the agents that took part, in the network's order
-    without: tuple[str, ...]  # those that were given up
-    attempts: int = 0  # how often the agents, out of step, went back and on with other random numbers
+    names: tuple[str, ...]  # names of the agents that took part, in the network's order
+    without: tuple[str, ...]  # names of the agents that were given up
+    attempts: int = 0  # how often the agents fell out of step, went back, and took other random numbers
 
 
 class Moments(NamedTuple):
-    """Of what `moments=` named, over a run's draws: pytrees of arrays (agent, chain, ...)."""
+    """Mean and variance, over a run's draws, of what `moments=` named: pytrees of arrays (agent, chain, ...)."""
 
     draws: int
     mean: Params
@@ -51,26 +51,26 @@ class Moments(NamedTuple):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Run:
-    """The draws of every agent and chain, what the sampler said of them, and what they cost.
+    """Result of sampling: the draws of every agent and chain, what the sampler said of them, and what they cost.
 
     Attributes:
       kept: what was kept of the draws, (draw, chain, copy, number): one copy for every agent, or one for all. On disk
         where the run has a folder, and read from there block by block; `draws` is what to use where it fits in memory.
       raw_stats: the sampler's own figures, (draw, chain, copy) each.
       layout: how a draw's numbers make up the parameters.
-      traffic: rounds, messages and bytes, warm-up included.
-      iterations: per chain, warm-up included.
+      traffic: rounds, messages and bytes that were sent, warm-up included.
+      iterations: number of iterations per chain, warm-up included.
       thin: iterations per kept draw.
-      seconds: from the first compilation to the last draw, interruptions left out.
-      planned: draws; fewer are there where a run was interrupted.
+      seconds: time from the first compilation to the last draw, interruptions left out.
+      planned: number of draws that were asked for; fewer are there where a run was interrupted.
       posterior: what was sampled, and `shards`, the agents' data: None where the run was loaded without them.
-      parameters: how what was sampled lies in a vector; `layout` is of what was kept.
+      parameters: how what was sampled lies in a vector; `layout` is that of what was kept.
       dims: names of the axes of what was kept, where the model has some.
       rows: how many examples each agent has.
       moments: running moments, where they were asked for.
-      folder: where it is on disk, if it is.
-      owner: the agent that has kept it, where each keeps its own.
-      facts: where it comes from: settings, versions, fingerprints.
+      folder: where the run is on disk, if it is.
+      owner: the agent that the run belongs to, where each keeps its own.
+      facts: where the run comes from: settings, versions, fingerprints.
     """
 
     kept: Draws
@@ -105,12 +105,12 @@ class Run:
 
     @property
     def agents(self) -> int:
-        """Whose draws are here: all agents', or one agent's own."""
+        """Number of agents whose draws are here: all of the network, or 1 for an agent's own."""
         return 1 if self.owner is not None and not self.sampler.replicated else self.network.size
 
     @property
     def copies(self) -> int:
-        """1 where all agents hold the same draws, else the number of agents."""
+        """Number of copies of each draw: 1 where all agents hold the same draws, else the number of agents."""
         return self.kept.shape[2]
 
     @property
@@ -118,37 +118,38 @@ class Run:
         return self.planned is None or self.num_draws >= self.planned
 
     def blocks(self, count: int | None = None) -> Iterator[np.ndarray]:
-        """What was kept, in order, as arrays (draw, chain, copy, number) of a few megabytes, or of `count` draws."""
+        """Yield what was kept, in order, in arrays (draw, chain, copy, number) of a few megabytes or `count` draws."""
         return blocks(self.kept, count)
 
     def series(self, numbers: Sequence[int] | np.ndarray) -> np.ndarray:
-        """Some numbers of every draw: (draw, chain, copy, len(numbers))."""
+        """Return some numbers of every draw: (draw, chain, copy, len(numbers))."""
         empty = np.empty((0, *self.kept.shape[1:3], len(numbers)), self.kept.dtype)
         return np.concatenate([empty, *(block[..., numbers] for block in self.blocks())])
 
     @cached_property
     def positions(self) -> np.ndarray:
-        """All that was kept, (draw, chain, agent, number): of draws on disk, this reads everything into memory."""
+        """Array (draw, chain, agent, number) of all that was kept: this reads all draws on disk into memory."""
         whole = self.kept if isinstance(self.kept, np.ndarray) else self.kept[:]
         return _for_all_agents(whole, self.agents)
 
     @cached_property
     def draws(self) -> Params:
-        """The parameters' pytree, every leaf an array (agent, chain, draw, ...). Of draws on disk, this reads
-        everything into memory; `to_arviz()` and `blocks()` do not.
+        """Draws as the parameters' pytree, every leaf an array (agent, chain, draw, ...).
+
+        Of draws on disk, this reads everything into memory; `to_arviz()` and `blocks()` do not.
         """
         return self.layout.unravel(_agents_first(self.positions))
 
     @cached_property
     def stats(self) -> dict[str, np.ndarray]:
-        """The sampler's own figures, (agent, chain, draw), averaged over the iterations behind each draw."""
+        """Sampler's own figures, (agent, chain, draw), averaged over the iterations behind each draw."""
         return {name: _agents_first(_for_all_agents(values, self.agents)) for name, values in self.raw_stats.items()}
 
     # --- what it says ------------------------------------------------------------------------------
 
     @cached_property
     def consensus_error(self) -> float:
-        """How far an agent is from the network mean: root mean square over draws and numbers, in posterior sd.
+        """Distance of an agent from the network mean: root mean square over draws and numbers, in posterior sd.
 
         NaN where no draws tell.
         """
@@ -156,28 +157,25 @@ class Run:
 
     @cached_property
     def acceptance(self) -> float | None:
-        """The fraction of proposals taken, or for NUTS their mean acceptance probability; None without a Metropolis
-        step.
-        """
+        """Fraction of proposals taken (NUTS: their mean acceptance probability); None without a Metropolis step."""
         return acceptance(self)
 
     @cached_property
     def divergences(self) -> int | None:
-        """Iterations behind the kept draws whose trajectory left the region where its steps are accurate; of all
-        agents, where each has a chain of its own. None: the sampler has no trajectories.
+        """Number of iterations behind the kept draws that diverged; None where the sampler has no trajectories.
+
+        Their trajectory left the region where its steps are accurate. Of all agents, where each has its own chain.
         """
         return self._iterations_with("is_divergent")
 
     @cached_property
     def redone(self) -> int | None:
-        """Iterations behind the kept draws that agents had to redo, having fallen out of step. None: each has a chain
-        of its own.
-        """
+        """Number of iterations behind kept draws redone by agents out of step; None where each has its own chain."""
         return self._iterations_with("redone") if self.sampler.replicated else None
 
     @property
     def distinct_chains(self) -> int:
-        """Chains, times the agents where each has its own."""
+        """Number of chains, times that of the agents where each has its own."""
         return self.num_chains * (1 if self.sampler.replicated else self.agents)
 
     def _iterations_with(self, stat: str) -> int | None:
@@ -188,18 +186,18 @@ class Run:
         return round(float(values.sum(dtype=float)) * self.thin)
 
     def summary(self, agent: int | None = None, diagnosed: int | None = 2000) -> Summary:
-        """Mean, sd, ESS and R-hat of every parameter, agreement, acceptance, cost, and a verdict; prints as a table.
+        """Summarize every parameter (mean, sd, ESS, R-hat), agreement, acceptance and cost, with a verdict, as a table.
 
         Args:
-          agent: of this agent alone. Without it, means and sds are averaged over the agents, and the smallest ESS and
-            the largest R-hat of any agent are given: agents' draws are not independent of each other.
+          agent: the agent to summarize. Without it, means and sds are averaged over the agents, and the smallest ESS
+            and the largest R-hat of any agent are given: agents' draws are not independent of each other.
           diagnosed: ESS and R-hat take milliseconds each. Of a model with more parameters times agents than this, they
             are computed for so many, evenly spaced, and are NaN for the others. None: for all, however long it takes.
         """
         return summarize(self, agent, diagnosed)
 
     def to_arviz(self, log_likelihood: bool = False, posterior_predictive: bool = False, seed: int = 0) -> Any:
-        """An xarray DataTree as ArviZ reads it, with dimensions agent, chain, draw and the model's own.
+        """Return an xarray DataTree as ArviZ reads it, with dimensions agent, chain, draw and the model's own.
 
         posterior and sample_stats are always there; draws on disk stay there until they are used. observed_data is
         there where the run knows its data; its examples, like those of the next two, are all agents', one agent after
@@ -208,7 +206,7 @@ class Run:
         Args:
           log_likelihood: of every example under every draw, as ArviZ's `loo` needs it: (agent, chain, draw, example).
           posterior_predictive: new observations, one for every example and draw, from the model's own `predictive`.
-          seed: of those.
+          seed: random seed of those observations.
         """
         from .arviz import data_tree
 
@@ -217,10 +215,10 @@ class Run:
     # --- what it predicts --------------------------------------------------------------------------
 
     def predict(self, function: Callable[[Params, Any], Any], x: Any, rows_at_once: int = 1024) -> np.ndarray:
-        """The posterior mean of `function(params, x)`, as each agent sees it: (agent, ...).
+        """Return the posterior mean of `function(params, x)`, as each agent sees it: (agent, ...).
 
         Args:
-          rows_at_once: of x, computed together. A function that looks across rows needs `len(x)`.
+          rows_at_once: rows of `x` that are computed together. A function that looks across rows needs `len(x)`.
         """
         from .predictive import predict
 
@@ -236,8 +234,9 @@ class Run:
         points: int = 30,
         rows_at_once: int = 1024,
     ) -> Any:
-        """How well the posterior predictive of each agent does on held-out data: accuracy, NLL, Brier score,
-        calibration and more for classifiers, RMSE, NLL and coverage for regressors. Kept with the run, for its report.
+        """Score each agent's posterior predictive on held-out data, and keep the scores with the run, for its report.
+
+        Accuracy, NLL, Brier score, calibration and more for classifiers; RMSE, NLL and coverage for regressors.
 
         Args:
           test: examples like the agents' own.
@@ -259,7 +258,7 @@ class Run:
 
     @cached_property
     def evaluation(self) -> Any:
-        """The scores of the last `evaluate`, of this run or of the one it was loaded from; None before the first."""
+        """Scores of the last `evaluate`, of this run or of the one it was loaded from; None before the first."""
         from .saved_scores import read_scores
 
         return None if self.folder is None else read_scores(self.folder)
@@ -282,10 +281,10 @@ class Run:
 
 
 def _for_all_agents(values: np.ndarray, agents: int) -> np.ndarray:
-    """(draw, chain, agent, ...) of what is kept for every agent, or once for all: a view."""
+    """Broadcast what is kept for every agent, or once for all, to (draw, chain, agent, ...): a view."""
     return np.broadcast_to(values, (*values.shape[:2], agents, *values.shape[3:]))
 
 
 def _agents_first(values: np.ndarray) -> np.ndarray:
-    """(draw, chain, agent, ...) as (agent, chain, draw, ...): a view."""
+    """Return (draw, chain, agent, ...) as (agent, chain, draw, ...): a view."""
     return np.swapaxes(values, 0, 2)

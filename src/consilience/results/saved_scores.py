@@ -1,4 +1,4 @@
-"""Predictive scores in a run's folder."""
+"""Saving and reading predictive scores in a run's folder."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ def save_scores(folder: Path, scores: Any) -> None:
 
 
 def read_scores(folder: Path) -> Any:
-    """None where none have been saved."""
+    """Read the scores in a run's folder; None where none have been saved."""
     path = folder / SCORES
     return scores_from_dict(json.loads(path.read_text())) if path.exists() else None

@@ -1,4 +1,4 @@
-"""How good predictions are: proper scores, calibration, and what a run's evaluation is made of.
+"""Scores of predictions: accuracy, proper scores, calibration, and the classes that hold a run's evaluation.
 
 A predictive p(c | x_n) of the rows n = 1..N is an array (..., N, classes), with labels y_n; all logarithms are natural.
 Nothing is clipped: where p(y_n | x_n) = 0, every draw ruled out what happened, and the NLL is infinite. Where a
@@ -25,36 +25,36 @@ SHOWN_AGENTS = 20
 
 
 def correct(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """1 where argmax_c p(c | x_n) = y_n, else 0: (..., N). Its mean is the accuracy."""
+    """Return 1 where argmax_c p(c | x_n) = y_n, else 0: (..., N). Its mean is the accuracy."""
     hit = (probabilities.argmax(axis=-1) == labels).astype(float)
     return np.where(np.isnan(probabilities).any(axis=-1), np.nan, hit)
 
 
 def surprise(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """-log p(y_n | x_n): (..., N). Its mean is the negative log-likelihood."""
+    """Return -log p(y_n | x_n): (..., N). Its mean is the negative log-likelihood."""
     with np.errstate(divide="ignore"):  # -log 0 is infinite, and meant
         return -np.log(probabilities[..., np.arange(len(labels)), labels])
 
 
 def brier(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Σ_c (p(c | x_n) - 1[c = y_n])²: (..., N), each from 0 to 2. Its mean is the Brier score."""
+    """Return Σ_c (p(c | x_n) - 1[c = y_n])²: (..., N), each from 0 to 2. Its mean is the Brier score."""
     return ((probabilities - np.eye(probabilities.shape[-1])[labels]) ** 2).sum(axis=-1)
 
 
 def entropy(probabilities: np.ndarray) -> np.ndarray:
-    """-Σ_c p(c | x_n) log p(c | x_n): (..., N)."""
+    """Return the entropy -Σ_c p(c | x_n) log p(c | x_n): (..., N)."""
     return special.entr(probabilities).sum(axis=-1)
 
 
 def auroc(inside: np.ndarray, outside: np.ndarray) -> float:
-    """P(s' > s) + P(s' = s) / 2 for the scores s of a row inside and s' of one outside; by ranks, so ties are exact."""
+    """Return P(s' > s) + P(s' = s) / 2 for scores s of rows inside and s' of rows outside; by ranks: ties are exact."""
     ranks = scipy_stats.rankdata(np.concatenate([inside, outside]))[len(inside) :]
     below = ranks.sum() - len(outside) * (len(outside) + 1) / 2
     return float(below / (len(inside) * len(outside)))
 
 
 def covered(pit: np.ndarray, levels: Sequence[float] = LEVELS) -> np.ndarray:
-    """The fraction of rows inside the central interval of each level.
+    """Return the fraction of rows inside the central interval of each level.
 
     Args:
       pit: F(y_n), the predictive's distribution function at what happened. It lies in the central interval of level q
@@ -65,7 +65,7 @@ def covered(pit: np.ndarray, levels: Sequence[float] = LEVELS) -> np.ndarray:
 
 
 class Jsonable:
-    """A frozen dataclass of arrays that becomes plain lists and back. NaN is None there, infinity "inf"."""
+    """Frozen dataclass of arrays that converts to JSON-able lists and back: NaN to None, infinity to "inf"."""
 
     def to_dict(self) -> dict[str, Any]:
         return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
@@ -79,15 +79,15 @@ class Jsonable:
 
 @dataclass(frozen=True, eq=False)
 class Reliability(Jsonable):
-    """How often predictions made with some confidence are right.
+    """Reliability diagram: how often predictions made with some confidence are right.
 
     Bin b holds the rows with edges[b] < max_c p(c | x_n) <= edges[b + 1].
 
     Attributes:
-      edges: (bins + 1,).
-      confidence: their mean confidence, (agent, bin); NaN in an empty bin.
-      accuracy: the fraction of them that is right, (agent, bin); NaN in an empty bin.
-      count: how many they are, (agent, bin).
+      edges: borders of the bins, (bins + 1,).
+      confidence: mean confidence of a bin's rows, (agent, bin); NaN in an empty bin.
+      accuracy: fraction of a bin's rows that is right, (agent, bin); NaN in an empty bin.
+      count: number of a bin's rows, (agent, bin).
     """
 
     edges: np.ndarray
@@ -97,7 +97,7 @@ class Reliability(Jsonable):
 
     @classmethod
     def of(cls, predictives: Sequence[np.ndarray], labels: np.ndarray, bins: int = BINS) -> Reliability:
-        """Of one predictive (N, classes) per agent."""
+        """Compute the reliability of one predictive (N, classes) per agent."""
         edges = np.linspace(0, 1, bins + 1)
         rows = []
         for probabilities in predictives:
@@ -112,17 +112,17 @@ class Reliability(Jsonable):
 
     @property
     def ece(self) -> np.ndarray:
-        """The expected calibration error Σ_b count_b / N |accuracy_b - confidence_b|, (agent,)."""
+        """Expected calibration error Σ_b count_b / N |accuracy_b - confidence_b|, (agent,)."""
         gap = np.where(self.count > 0, self.count * np.abs(self.accuracy - self.confidence), 0.0)
         return gap.sum(axis=1) / self.count.sum(axis=1)
 
 
 @dataclass(frozen=True, eq=False)
 class CumulativeAccuracy(Jsonable):
-    """Of the predictive averaged over the first `draws` draws of all chains.
+    """Accuracy and NLL of the predictive averaged over the first `draws` draws of all chains.
 
     Attributes:
-      draws: (points,), the last one all.
+      draws: numbers of draws, (points,), the last one all.
       accuracy: (points, agent).
       nll: (points, agent).
     """
@@ -134,7 +134,7 @@ class CumulativeAccuracy(Jsonable):
 
 @dataclass(frozen=True, eq=False)
 class CumulativeError(Jsonable):
-    """As `CumulativeAccuracy`, for regression: rmse (points, agent) and nll (points, agent)."""
+    """Cumulative RMSE and NLL of a regression, (points, agent) each, as in `CumulativeAccuracy`."""
 
     draws: np.ndarray
     rmse: np.ndarray
@@ -143,26 +143,26 @@ class CumulativeError(Jsonable):
 
 @dataclass(frozen=True, eq=False)
 class Coverage(Jsonable):
-    """levels (k,) of central predictive intervals, and the fraction of test targets inside, covered (agent, k)."""
+    """Fraction of test targets inside central predictive intervals, `covered` (agent, k), by their `levels` (k,)."""
 
     levels: np.ndarray
     covered: np.ndarray
 
 
 class Scores(Jsonable, ABC):
-    """What `evaluate` gives; prints as a table of the agents."""
+    """Scores of every agent, as `evaluate` returns them; prints as a table of the agents."""
 
     kind: ClassVar[str]
     draws: int
     rows: int
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able; `scores_from_dict` takes it back."""
+        """Return the scores as a JSON-able dictionary; `scores_from_dict` takes it back."""
         return {"kind": self.kind, **super().to_dict()}
 
     @abstractmethod
     def _columns(self) -> list[tuple[str, np.ndarray, str]]:
-        """Name, a number per agent, and what it is in a line."""
+        """Return the table's columns: a name, a number per agent, and what it is in a line."""
 
     def __str__(self) -> str:
         columns = self._columns()
@@ -190,13 +190,13 @@ class Scores(Jsonable, ABC):
 
 @dataclass(frozen=True, eq=False)
 class ClassificationScores(Scores):
-    """Every agent's predictions of classes.
+    """Scores of every agent's predictions of classes.
 
     Attributes:
-      accuracy, nll, brier, ece: (agent,).
-      class_accuracy: on the test rows of each class, (agent, class); NaN where there are none.
+      accuracy, nll, brier, ece: scores on all test rows, (agent,).
+      class_accuracy: accuracy on the test rows of each class, (agent, class); NaN where there are none.
       seen: the classes in each agent's data; None where that is not known.
-      unseen_accuracy, unseen_nll: on the test rows of the other classes, (agent,); NaN where there are none.
+      unseen_accuracy, unseen_nll: scores on the test rows of the other classes, (agent,); NaN where there are none.
       reliability: confidence against accuracy.
       cumulative: accuracy and nll as draws come in.
       ood_auroc: how well the predictive's entropy tells rows of another distribution from test rows, (agent,). Higher
@@ -241,11 +241,11 @@ class ClassificationScores(Scores):
 
 @dataclass(frozen=True, eq=False)
 class RegressionScores(Scores):
-    """Every agent's predictions of numbers.
+    """Scores of every agent's predictions of numbers.
 
     Attributes:
-      rmse, nll: (agent,).
-      coverage: of central predictive intervals.
+      rmse, nll: scores on all test rows, (agent,).
+      coverage: fractions of targets inside central predictive intervals.
       cumulative: rmse and nll as draws come in.
       rows: of the test set.
       draws: per chain.
@@ -272,7 +272,7 @@ class RegressionScores(Scores):
 
 
 def scores_from_dict(plain: dict[str, Any]) -> ClassificationScores | RegressionScores:
-    """What `to_dict` gave, as scores again."""
+    """Rebuild scores from what `to_dict` gave."""
     for kind in (ClassificationScores, RegressionScores):
         if plain.get("kind") == kind.kind:
             return kind.from_dict(plain)

@@ -1,7 +1,4 @@
-"""A run's folder that several hosts write to, each its own agents' part: all of them must see it.
-
-What is one for all agents, and the draws of chains that all hold alike, the first host writes.
-"""
+"""Store that several hosts write to, each its own agents' part; the first host writes what all agents have alike."""
 
 from __future__ import annotations
 
@@ -18,17 +15,19 @@ from .parts import count, drop_older, drop_unfinished, newest, write_part
 from .progress import Progress
 from .store import DRAWS, RUN, AgreedStore, Store, read_checkpoint, read_run
 
-PATIENCE = 120  # seconds, with a host that has as much to do
-PARTS_PATIENCE = 5  # with hosts that have written as much, before progress is reported later
-SIGHT_PATIENCE = 30  # until a host sees what another has made
+PATIENCE = 120  # seconds to wait for a host that has as much to do
+PARTS_PATIENCE = 5  # seconds to wait for the other hosts' parts; after that, progress is reported later
+SIGHT_PATIENCE = 30  # seconds until a host must see what another has made
 POLL = 0.05
 
 
 class SharedStore(AgreedStore):
-    """Args:
-    hosts: that share it. Opening it is done by all of them together; all else each does in its own time.
-    agents: those on this host; None where all agents hold the same draws.
-    arguments, options: as of a `Store`.
+    """Store of one of several hosts that sample one run; all of them must see its folder.
+
+    Args:
+      hosts: those that share the folder. They open it together; all else each does in its own time.
+      agents: those on this host; None where all agents hold the same draws, which the first host writes.
+      arguments, options: as of a `Store`.
     """
 
     def __init__(self, hosts: Hosts, agents: range | None, *arguments: Any, **options: Any) -> None:
@@ -46,11 +45,11 @@ class SharedStore(AgreedStore):
         except BaseException:
             self.finish("interrupted")
             if is_new and self._hosts.is_first:
-                (self.folder / RUN).unlink()  # or the same line, put right, would be refused
+                (self.folder / RUN).unlink()  # or the same call, once corrected, would be refused
             raise
 
     def _agree_where_it_stands(self) -> None:
-        """On network file systems some hosts may see a while later what others have written."""
+        """Wait until all hosts see the same checkpoint: network file systems may show it to some a while later."""
         deadline = time.monotonic() + PATIENCE
         while len(set(self._hosts.gather(count(self.progress)))) > 1:
             if not self._hosts.of_first(time.monotonic() < deadline):
@@ -65,7 +64,7 @@ class SharedStore(AgreedStore):
         )
 
     def _find(self, created: str) -> None:
-        """What the first host has opened."""
+        """Wait until this host sees the run that the first host has opened, and read its checkpoint."""
         deadline = time.monotonic() + SIGHT_PATIENCE
         while not (self.folder / RUN).exists() or read_run(self.folder)["created"] != created:
             if time.monotonic() > deadline:
@@ -109,7 +108,7 @@ class SharedStore(AgreedStore):
         return not self._hosts.is_first or super()._write_checkpoint(progress, content)
 
     def _is_whole(self, progress: Progress) -> bool:
-        """Whether the others have saved their parts too: they are about to."""
+        """Tell whether the others have saved their parts too, after a short wait: they are about to."""
         deadline = time.monotonic() + PARTS_PATIENCE
         while time.monotonic() < deadline:
             whole = newest(self.folder)
@@ -123,7 +122,7 @@ class SharedStore(AgreedStore):
         return (planned, chains, copies if self._agents is None else self._size, *rest)
 
     def _made(self, path: str, values: np.ndarray) -> Any:
-        """By the first host; the others wait for it."""
+        """Make the array on the first host; wait for it on the others."""
         if self._hosts.is_first:
             return super()._made(path, values)
         deadline = time.monotonic() + PATIENCE

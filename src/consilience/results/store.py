@@ -1,4 +1,4 @@
-"""A run on disk: a folder that one process writes while it samples, and that any can read at any moment.
+"""Store of a run on disk: a folder that one process writes while it samples, and that any can read at any moment.
 
     run.toml         what the run is: settings, seed, versions, fingerprints of data and code, status
     draws.zarr/      posterior/ and sample_stats/, one array (draw, chain, agent, ...) each, compressed; xarray opens it
@@ -44,19 +44,19 @@ nx: Any = LazyModule("networkx")
 RUN, CHECKPOINT, DRAWS, NETWORK, SCORES = "run.toml", "checkpoint.npz", "draws.zarr", "network.npz", "scores.json"
 POSTERIOR, STATS, SUBPOSTERIORS = "posterior", "sample_stats", "subposteriors"
 LONGEST_NAME = 200  # bytes
-SAMPLING_SHARE = 9  # of the time, for one that saving the state takes
+SAMPLING_SHARE = 9  # seconds of sampling, at least, for each second that saving the state takes
 
 
 class Store:
-    """The folder of a run that is being sampled.
+    """Sink that writes a run to a folder while it is sampled.
 
     Args:
-      folder: empty or not there yet, or, where `resume`, with the same run.
-      identity: of this run, as `describe` gives it.
-      kept: what a draw has.
-      planned: draws.
-      group: where the draws go.
-      agents_per_file: whose draws may share a file; None: all agents'.
+      folder: where to write: empty or not there yet, or, where `resume`, with the same run.
+      identity: record of this run, as `describe` gives it.
+      kept: layout of what is kept of a draw.
+      planned: number of draws.
+      group: name of the group in draws.zarr that the draws go to.
+      agents_per_file: number of agents whose draws may share a file; None: all agents'.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Store:
         self._say("running")  # last: a folder with a run.toml can be read
 
     def _take_over(self) -> None:
-        """What several hosts have saved in parts is this process's to go on with now."""
+        """Take over what several hosts have saved in parts, for this process to go on with alone."""
         if (self.folder / PARTS).exists():
             if self.snapshot is not None:
                 self.save(self.progress, dict(self.snapshot))
@@ -126,32 +126,32 @@ class Store:
             self._put(f"{STATS}/{name}", values, first, chunk.first)
 
     def own_draws(self) -> np.ndarray:
-        """What has been appended, read into memory."""
+        """Read all draws that have been appended into memory."""
         return disk_draws(self.folder, self.kept, self.progress.drawn, (1, 1), self.group)[:]
 
     def put(self, values: np.ndarray, layout: Layout) -> None:
-        """The posterior's draws, beside what has been appended."""
+        """Write the posterior's draws, beside what has been appended."""
         self._write(POSTERIOR, values, layout)
 
     def _write(self, group: str, values: np.ndarray, layout: Layout, first: int = 0, agent: int = 0) -> None:
-        """Vectors (draw, chain, copy, number) to their parameters' arrays."""
+        """Write vectors (draw, chain, copy, number) to their parameters' arrays."""
         for name, leaf in layout.leaves(values):
             self._put(f"{group}/{name}", leaf, first, agent)
 
     def _put(self, path: str, values: np.ndarray, first: int, agent: int) -> None:
-        """Draws from the `first` on, of agents from `agent` on, to their place."""
+        """Write draws `first` and on, of agents `agent` and on, to the array at `path`."""
         array = self._array(path, values)
         array[first : first + len(values), :, agent : agent + values.shape[2]] = values
 
     def state(
         self, snapshot: Callable[[], dict[str, np.ndarray]], at_once: bool = False
     ) -> dict[str, np.ndarray] | None:
-        """The state to save now; None, if saving it again already would take more than a tenth of the time."""
+        """Return the state to save now; None, if saving it again already would take more than a tenth of the time."""
         is_due = time.perf_counter() - self._saved >= SAMPLING_SHARE * self._cost
         return snapshot() if is_due or at_once else None
 
     def save(self, progress: Progress, state: dict[str, np.ndarray]) -> bool:
-        """Save how far the run has come, and the state to go on from. Returns whether that is safe."""
+        """Save how far the run has come, and the state to go on from; return whether that is safe."""
         began = time.perf_counter()
         facts = np.frombuffer(json.dumps(asdict(progress)).encode(), np.uint8)
         is_safe = self._write_checkpoint(progress, _npz({"progress": facts, **state}))
@@ -161,12 +161,12 @@ class Store:
         return is_safe
 
     def _write_checkpoint(self, progress: Progress, content: bytes) -> bool:
-        """Whether it is safe now."""
+        """Write a checkpoint; return whether it is safe now."""
         write_whole(self.folder / CHECKPOINT, content)
         return True
 
     def finish(self, status: str) -> None:
-        """Say how the run ended, and let go of the folder."""
+        """Record how the run ended, and unlock the folder."""
         try:
             self._say(status)
         finally:
@@ -177,7 +177,7 @@ class Store:
         write_whole(self.folder / RUN, require("tomli_w", "store").dumps(self.identity).encode())
 
     def _array(self, path: str, values: np.ndarray) -> Any:
-        """The array that draws like `values` go to: made if it is not there, and as long as draws are planned."""
+        """Return the array that draws like `values` go to, made if it is not there: as long as draws are planned."""
         if path not in self._arrays:
             self._arrays[path] = self._made(path, values)
         return self._arrays[path]
@@ -204,16 +204,16 @@ class Store:
         )
 
     def _shape(self, values: np.ndarray) -> tuple[int, ...]:
-        """Of the array for draws like `values`."""
+        """Return the shape of the array for draws like `values`."""
         return (self.planned, *values.shape[1:])
 
 
 class AgreedStore(Store):
-    """A store of one of several processes: all save after the same iterations, so none decides by itself when."""
+    """Store of one of several processes: all save after the same iterations, so none decides by itself when."""
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time to save again, as far as this one is concerned."""
+        """Tell whether it is time to save again, as far as this process is concerned."""
         return super().state(lambda: {}) is not None
 
     def state(
@@ -226,7 +226,7 @@ class AgreedStore(Store):
 
 
 class DiskStats(Mapping[str, np.ndarray]):
-    """The sampler's figures, (draw, chain, copy), read when asked for."""
+    """Sampler's figures on disk, (draw, chain, copy) each, read when asked for."""
 
     def __init__(self, folder: Path, length: int) -> None:
         self._length = length
@@ -247,7 +247,7 @@ class DiskStats(Mapping[str, np.ndarray]):
 def disk_draws(
     folder: Path, kept: Layout, length: int, lanes: tuple[int, int], group_name: str = POSTERIOR
 ) -> DiskDraws:
-    """What is kept of a run's draws, read when it is sliced. `lanes`: chains and copies, where nothing is there."""
+    """Return a run's kept draws, read when sliced; `lanes` are the numbers of chains and copies if nothing is there."""
     path = folder / DRAWS / group_name
     if not length or not kept.names:
         return DiskDraws([], length, lanes, kept)
@@ -258,7 +258,7 @@ def disk_draws(
 
 
 def read_run(folder: Path) -> Table:
-    """The folder's run.toml; refuses a folder that has none, or one that this version did not write."""
+    """Read the folder's run.toml; refuse a folder that has none, or one that this version did not write."""
     try:
         record = tomllib.loads((folder / RUN).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
@@ -275,7 +275,7 @@ def read_run(folder: Path) -> Table:
 
 
 def read_checkpoint(folder: Path) -> tuple[Progress, Mapping[str, np.ndarray] | None]:
-    """How far the run has come, and the state to go on from; None before the first checkpoint."""
+    """Read how far the run has come, and the state to go on from: None before the first checkpoint."""
     found: tuple[Progress, Mapping[str, np.ndarray] | None] = (Progress(), None)
     if (folder / CHECKPOINT).exists():
         found = _read_state(folder / CHECKPOINT)
@@ -300,7 +300,7 @@ def _read_state(path: Path) -> tuple[Progress, dict[str, np.ndarray]]:
 
 
 def read_network(folder: Path, run: Table) -> Network:
-    """The network of a run."""
+    """Read the network of a run from its folder."""
     facts = run["network"]
     with np.load(folder / NETWORK) as saved:
         edges, values = saved["edges"], saved["weights"]
@@ -311,7 +311,7 @@ def read_network(folder: Path, run: Table) -> Network:
 
 
 def _check_folder(folder: Path, kept: Layout) -> None:
-    """Refuse a folder with files of somebody else's, and names that are no files' names."""
+    """Refuse a folder with files of somebody else's, and parameters whose names cannot be those of folders."""
     if folder.is_dir() and not (folder / RUN).exists():
         others = [path.name for path in folder.iterdir() if not path.name.startswith(".") and path.name != NETWORK]
         if others:

@@ -1,4 +1,4 @@
-"""`cs.load`: a run from its folder, its draws left there until they are asked for."""
+"""Loading of a run from its folder, `cs.load`; its draws stay there until they are asked for."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .store import DiskStats, disk_draws, read_checkpoint, read_network, read_ru
 
 @dataclass(frozen=True)
 class RecordedSampler:
-    """What a folder says of the sampler that filled it."""
+    """Record of the sampler that filled a folder."""
 
     name: str
     settings: str
@@ -37,14 +37,14 @@ def load(
     posterior: Posterior | None = None,
     shards: Sequence[Batch] | None = None,
 ) -> Run:
-    """The run in a folder that `cs.sample(..., out=path)` fills or has filled, finished or not.
+    """Load the run in a folder that `cs.sample(..., out=path)` fills or has filled, finished or not.
 
-    Nothing but its figures is read: draws stay on disk until they are used, and `run.blocks()`, `run.summary()` and
+    No draws are read: they stay on disk until they are used, and `run.blocks()`, `run.summary()` and
     `run.to_arviz()` read them piece by piece.
 
     Args:
       path: the folder.
-      like: parameters of the model, whose form the draws are to have; without it they are a dictionary by name.
+      like: parameters of the model, whose structure the draws are to have; without it they are a dictionary by name.
       posterior: what was sampled, for `run.evaluate` and for ArviZ's other groups.
       shards: the agents' data, for the same.
     """
@@ -52,14 +52,14 @@ def load(
     if posterior is not None and shards is not None:
         posterior = posterior.bind(shards[0])
     layout = None
-    if like is not None:  # its form; the digits are the record's
+    if like is not None:  # its structure; the precision is the record's
         layout = Layout.of(like, "like")
         layout = replace(layout, dtypes=(np.dtype(read_run(folder)["model"]["dtype"]),) * len(layout.names))
     return replace(stored_run(folder, layout), posterior=posterior, shards=shards)
 
 
 def stored_run(folder: Path, layout: Layout | None = None, averaged: Layout | None = None) -> Run:
-    """Of a folder; `layout`, where the draws' form is known, and `averaged`, where that of the moments is."""
+    """Load the run in a folder; `layout` is that of its draws and `averaged` that of its moments, where known."""
     record = read_run(folder)
     settings, facts = record["run"], record["sampler"]
     progress, snapshot = read_checkpoint(folder)
@@ -98,7 +98,7 @@ def stored_run(folder: Path, layout: Layout | None = None, averaged: Layout | No
 
 
 def moments_of(found: Accumulated | None, unravel: Callable[[np.ndarray], Params], agents: int) -> Moments:
-    """As users have them: (agent, chain, ...), also where all agents hold the same."""
+    """Return moments as users have them: (agent, chain, ...), also where all agents hold the same."""
     assert found is not None
     mean, squares = (np.asarray(values) for values in (found.mean, found.squares))
     draws = int(found.draws)
@@ -111,13 +111,13 @@ def moments_of(found: Accumulated | None, unravel: Callable[[np.ndarray], Params
 
 
 def _by_name(shapes: Mapping[str, Sequence[int]], dtype: np.dtype) -> Callable[[np.ndarray], dict[str, np.ndarray]]:
-    """Vectors taken apart in the order in which their numbers lie, which need not be that of a dictionary."""
+    """Return a function that splits vectors into a dictionary, in the order of `shapes`, which jax would sort."""
     order = Layout(None, tuple(map(tuple, shapes.values())), (dtype,) * len(shapes), tuple(shapes))
     return lambda vectors: dict(order.leaves(vectors))
 
 
 def named_layout(shapes: Mapping[str, Sequence[int]], dtype: np.dtype) -> Layout:
-    """A dictionary by name; jax has the keys of those in order."""
+    """Return the layout of a dictionary by name; jax sorts its keys."""
     names = tuple(sorted(shapes))
     structure = jax.tree.structure(dict.fromkeys(names, 0))
     return Layout(structure, tuple(tuple(shapes[name]) for name in names), (dtype,) * len(names), names)
@@ -134,7 +134,7 @@ def _check_form(folder: Path, layout: Layout, kept: Layout) -> None:
 
 
 def _whose(record: Table) -> list[Any]:
-    """The agents whose data are recorded."""
+    """Return the agents whose data are recorded."""
     return [record["agent"]["name"]] if "agent" in record else [*range(len(record["data"]["rows"]))]
 
 
@@ -147,7 +147,7 @@ def _owner(record: Table, snapshot: Mapping[str, np.ndarray] | None) -> Owner | 
 
 
 def _facts(record: Table) -> dict[str, str]:
-    """What a reader may want to know of where a run comes from."""
+    """Return what a reader may want to know of where a run comes from: settings, versions, fingerprints."""
     return {
         "created": record["created"],
         "status": record["status"],

@@ -1,4 +1,4 @@
-"""The summary of a run: what was found, how sure it is, what it cost, and what is wrong with it."""
+"""Summary of a run: what was found, how sure it is, what it cost, and what is wrong with it."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ WIDTH = 100
 
 @dataclass(frozen=True)
 class Summary:
-    """One row per parameter, and the facts of the run. `print` it, or read `columns`.
+    """Summary of a run: one row per parameter, and the facts of the run. `print` it, or read `columns`.
 
     Attributes:
       findings: what the figures say, one by one; `verdict` has them as a text.
-      names: of the parameters, `w[3, 1]`.
+      names: names of the parameters, such as `w[3, 1]`.
       columns: mean, sd, mcse_mean, ess_bulk, ess_tail, r_hat: one array each, in the order of `names`.
       consensus_error: distance of an agent from the network mean, in posterior sd.
       acceptance: fraction of proposals taken, None without a Metropolis step.
       divergences: iterations that diverged, None where the sampler has none.
       redone: iterations that were redone to keep the agents in step, None where each has a chain of its own.
       e_bfmi: the energy's fraction of missing information, one number a chain, None where the sampler has no energy.
-      iterations: behind the kept draws, of all chains.
+      iterations: number of iterations behind the kept draws, of all chains.
       warnings: what must be known before these numbers are used.
     """
 
@@ -52,7 +52,7 @@ class Summary:
 
     @property
     def verdict(self) -> str:
-        """What the figures say, in words, the gravest first."""
+        """Findings in words, the gravest first."""
         return " ".join(finding.sentence for finding in self.findings)
 
     def __str__(self) -> str:
@@ -96,7 +96,7 @@ class Summary:
 
 
 def summarize(run: Run, agent: int | None = None, diagnosed: int | None = None) -> Summary:
-    """The summary of all agents, or of one."""
+    """Return the summary of all agents, or of one."""
     if agent is not None:
         whole_number("agent", agent, 0, run.agents - 1)
     copies = list(range(run.copies)) if agent is None or run.copies == 1 else [agent]
@@ -124,12 +124,12 @@ def summarize(run: Run, agent: int | None = None, diagnosed: int | None = None) 
 
 
 def worst_first(columns: dict[str, np.ndarray]) -> np.ndarray:
-    """Parameters by their R-hat, the largest first, those without one last."""
+    """Return the parameters' indices by their R-hat, the largest first, those without one last."""
     return np.argsort(-np.nan_to_num(columns["r_hat"], nan=-np.inf), kind="stable")
 
 
 def parameter_names(run: Run) -> tuple[str, ...]:
-    """One name per number: `b` for a scalar, `w[3, 1]` for an element."""
+    """Return one name per number: `b` for a scalar, `w[3, 1]` for an element."""
     return tuple(
         name + (f"[{', '.join(map(str, place))}]" if place else "")
         for name, shape in zip(run.layout.names, run.layout.shapes, strict=True)
@@ -138,7 +138,7 @@ def parameter_names(run: Run) -> tuple[str, ...]:
 
 
 def _warnings(run: Run, found: tuple[Finding, ...], columns: dict[str, np.ndarray]) -> tuple[str, ...]:
-    """What must be known before the numbers are used, the bias first."""
+    """Return what must be known before the numbers are used, the bias first."""
     bias = () if run.sampler.bias is None else (f"biased by design: {run.sampler.bias}",)
     grave = tuple(finding.sentence for finding in found if finding.is_grave)
     diagnosed, dimension = int((~np.isnan(columns["ess_bulk"])).sum()), len(columns["ess_bulk"])

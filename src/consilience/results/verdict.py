@@ -1,4 +1,4 @@
-"""A run in words: what its figures say, and no more than they say."""
+"""Verdict on a run, in words: what its figures say, and no more than they say."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ CONSENSUS_LIMIT = 0.1  # posterior sd
 
 
 class Finding(NamedTuple):
-    """Something that a run's figures say.
+    """One thing that a run's figures say, in words.
 
     Attributes:
-      short: for a cell of a table.
-      sentence: for people who read on.
-      is_grave: whether to think before the draws are used.
+      short: a few words, for a cell of a table.
+      sentence: the same as a sentence, for people who read on.
+      is_grave: whether it calls the use of the draws into question.
     """
 
     short: str
@@ -34,7 +34,7 @@ class Finding(NamedTuple):
 
 
 def findings(run: Run, columns: dict[str, np.ndarray], names: tuple[str, ...], health: Health) -> Iterator[Finding]:
-    """All of a run, the gravest first. `columns` are the summary's, and `names` those of its parameters."""
+    """Yield all findings of a run, the gravest first; `columns` and `names` are those of its summary."""
     if not run.is_complete:
         yield Finding("unfinished", f"Unfinished: {run.num_draws:,} of {run.planned:,} draws are there.")
     if not health.draws_finite:
@@ -100,7 +100,7 @@ def _mixing(run: Run, columns: dict[str, np.ndarray], names: tuple[str, ...], he
 
 
 def _r_hat(run: Run, r_hat: np.ndarray, names: tuple[str, ...], looked_at: int, vary: int) -> Finding:
-    """Whether the chains agree, on the parameters that were looked at; those that never vary have no R-hat."""
+    """Say whether the chains agree on the parameters that were looked at; those that never vary have no R-hat."""
     worst = int(np.nanargmax(r_hat))
     high = int((r_hat > R_HAT_LIMIT).sum())
     what = f"parameter{'' if looked_at == 1 else 's'}{'' if vary == len(names) else ' that vary'}"

@@ -1,4 +1,4 @@
-"""Writing behind the sampler's back: a chunk goes to its place while the next one is drawn."""
+"""Writing in the background: a chunk goes to its place while the next one is drawn."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Snapshot = Callable[[], dict[str, np.ndarray]]
 
 
 class Writer:
-    """One thread, at most one chunk behind. What is reported has been saved before.
+    """Background thread that writes chunks, at most one behind. What is reported has been saved before.
 
     Args:
-      sink: where chunks go.
+      sink: destination of the chunks.
       report: called with the number of iterations that are safe since it was called last.
     """
 
@@ -30,7 +30,7 @@ class Writer:
         self._unsaved = 0
 
     def put(self, chunk: Chunk, first: int | None, done: Progress, snapshot: Snapshot, is_last: bool) -> None:
-        """Write a chunk, as draws `first` and on, or none of it where that is None, and where the run stands after it.
+        """Write a chunk as draws `first` and on, or none of its draws where that is None, and the progress after it.
 
         The state is taken here and now: the next iteration will use its memory.
         """
@@ -40,14 +40,14 @@ class Writer:
         self._pending = self._thread.submit(self._write, chunk, first, done, state)
 
     def wait(self) -> None:
-        """Until the last chunk is where it belongs."""
+        """Wait until the last chunk is where it belongs, and report it if it is safe."""
         pending, self._pending = self._pending, None
         if pending is not None and pending.result():
             self._report(self._unsaved)
             self._unsaved = 0
 
     def _write(self, chunk: Chunk, first: int | None, done: Progress, state: dict[str, np.ndarray] | None) -> bool:
-        """Returns whether the run is safe up to here."""
+        """Write a chunk and the progress after it; return whether the run is safe up to here."""
         if first is not None:
             self._sink.append(chunk, first)
         if state is None:

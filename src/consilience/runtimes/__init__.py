@@ -1,6 +1,4 @@
-"""Where agents live. `simulate`: as lanes of one array on one device; `devices`: on a mesh, of one host or of many;
-`peers`: each in a process of its own.
-"""
+"""Runtimes: agents as lanes of an array (`simulate`), on a mesh of devices (`devices`), or in processes (`peers`)."""
 
 from .devices import Devices
 from .engine import Chunk, Engine

@@ -1,4 +1,4 @@
-"""Progress, for people who wait: a bar in a terminal, a line now and then elsewhere."""
+"""Progress reports: a bar in a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Report = Callable[[int], None]  # called with the number of iterations just done
 
 @contextmanager
 def progress_bar(label: str, total: int, done: int = 0) -> Iterator[Report]:
-    """Shows how many of `total` iterations are done, `done` of them before, and how fast; nothing without a label."""
+    """Show how many of `total` iterations are done, `done` of them before, and how fast; nothing without a label."""
     if not label:
         yield lambda done: None
     elif sys.stderr.isatty() and importlib.util.find_spec("rich") is not None:

@@ -1,4 +1,4 @@
-"""What drives the jitted loop, chunk by chunk, whoever the agents in this process are.
+"""The engine: it runs the jitted sampling loop, chunk by chunk, for whichever agents are in this process.
 
 The loop runs over iterations; inside it, chains and agents are two nested `vmap`s around the sampler's `move`. Noise is
 drawn for a block of iterations at a time. Kept draws go into a buffer of fixed size, which leaves the device when it is
@@ -55,7 +55,7 @@ COMPILED_FOR = ("jax_default_matmul_precision", "jax_default_device")
 
 
 class Chunk(NamedTuple):
-    """What left the device: consecutive draws and what was measured while they were drawn."""
+    """Consecutive draws that have left the device, and what was measured while they were drawn."""
 
     positions: np.ndarray  # (draws, chains, copies, numbers) kept: a copy for every agent here, or one for all
     stats: dict[str, np.ndarray]  # info fields, (draws, chains, copies), averaged over the iterations behind a draw
@@ -66,30 +66,30 @@ class Chunk(NamedTuple):
 
 @dataclass(frozen=True)
 class Program:
-    """What the compiled code depends on: equal programs share it."""
+    """Key to compiled code: all that the code depends on, so that equal programs share it."""
 
     structure: Any  # of the inputs, with the sampler's choices
-    fingerprint: str  # of a start and an iteration
-    settings: tuple[Any, ...]  # of jax, that change what is compiled and not what is traced
-    buffer: int  # draws
-    block: int  # iterations whose noise is drawn at once
+    fingerprint: str  # of a start, an iteration and a look at a draw
+    settings: tuple[Any, ...]  # settings of jax that change what is compiled and not what is traced
+    buffer: int  # number of draws that it has room for
+    block: int  # number of iterations whose noise is drawn at once
     place: Any  # where it runs, if that is in the compiled code
 
 
 class Engine:
-    """The agents of this process: their state after the iterations done so far, and the means to go on.
+    """A run of the agents of this process: their state after the iterations so far, and compiled code to go on.
 
-    Compiled when it is made; nothing is sent before `begin`.
+    The code is compiled when the engine is made; nothing is sent before `begin`.
 
     Args:
-      network: all agents.
-      inputs: with the shards of the agents that live here.
+      network: the network of all agents.
+      inputs: arguments of the compiled code, with the shards of the agents that live here.
       positions: (chains, dimension), where the chains start, on all agents alike.
-      copies: of a chain that are kept here.
-      place: of which compiled code knows, and its trace does not.
+      copies: number of copies of each chain that are kept here.
+      place: where the code runs, if the compiled code depends on that and its trace does not show it.
     """
 
-    first_copy = 0  # whose it is
+    first_copy = 0  # number of the agent whose copy is the first
 
     def __init__(
         self, network: Network, model: Model, inputs: Inputs, positions: jax.Array, copies: int, place: Any = None
@@ -110,7 +110,7 @@ class Engine:
         draw_bytes = max(math.prod(state.position.shape) * itemsize, model.view.bytes * math.prod(lanes))
         noise_bytes = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(noise))
         found = fingerprint(*traced.code)
-        self.code = found.code  # of model, sampler and what is kept
+        self.code = found.code  # fingerprint of model, sampler and what is kept
         self.program = Program(
             jax.tree.structure(inputs),
             found.unmistakable,
@@ -119,12 +119,12 @@ class Engine:
             block=noise_at_once(noise_bytes, jax.default_backend()),
             place=place,
         )
-        self.state, self.moments = self._placed(state, moments)  # their forms; `begin` fills them
+        self.state, self.moments = self._placed(state, moments)  # shapes and dtypes; `begin` fills them
         self._compiled = _cached(self.program, self._compile)
         self._seconds_per_iteration: float | None = None
 
     def _trace(self, positions: jax.Array) -> Traced:
-        """What is to be compiled, its collectives read off."""
+        """Trace what is to be compiled, and record its collectives."""
         return trace(self.model, self.inputs, positions, self._charge_start, self._read_off)
 
     def _compile(self) -> Compiled:
@@ -141,36 +141,36 @@ class Engine:
         )
 
     def _to_compile(self) -> tuple[Callable[..., Any], Replayed | None]:
-        """Return how agents start, and how they move if that has been traced as it will run."""
+        """Return the function that starts agents, and the one that moves them if it was traced as it will run."""
         return self._traced.start, self._traced.move
 
     # --- where arrays live: all of them on one device, unless a runtime says otherwise ------------------
 
     def _jitted(self, name: str, function: Callable[..., Any], **options: Any) -> Any:
-        """A function of which `Compiled` has one of this name."""
+        """Return the jitted `function`, which becomes the field `name` of `Compiled`."""
         return jax.jit(function, **options)
 
     def _placed(self, state: Any, moments: Accumulated | None) -> tuple[Any, Accumulated | None]:
-        """The forms of state and moments, where they live."""
+        """Return the forms (shapes, dtypes, shardings) of state and moments where they live."""
         return state, moments
 
     @property
     def _knows_others(self) -> bool:
-        """Whether it can be told how far agents are apart."""
+        """Tell whether the engine can compute how far agents are apart."""
         return self.copies > 1
 
     def _read(self, values: jax.Array) -> np.ndarray:
-        """What the agents here have of it, on the host: to be copied, since the next iteration will use its memory."""
+        """Read what agents here have of an array to the host: to be copied, as the next iteration uses its memory."""
         return np.asarray(values)
 
     def _put(self, values: np.ndarray, like: Any) -> jax.Array:
-        """What all agents have, to where `like` is."""
+        """Put what all agents have where `like` is."""
         return jnp.asarray(values)
 
     # --- the run -----------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Go to the start, unless an agent's density is not finite there."""
+        """Start all chains; refuse a start at which an agent's density is not finite."""
         self.state, values = self._compiled.start(self.inputs, self._positions)
         self._check_start(values)
         if self.moments is not None:
@@ -186,11 +186,11 @@ class Engine:
         self.start_traffic = self._traffic(times * [[1], [self.chains]])
 
     def _read_off(self, exchanges: list[Exchange]) -> None:
-        """Keep which collectives an iteration has."""
+        """Record which collectives an iteration has."""
         self._exchanges = [exchange._replace(times=0) for exchange in exchanges]
 
     def snapshot(self) -> dict[str, np.ndarray]:
-        """All that going on from here needs."""
+        """Return all that is needed to go on from here, as arrays by name."""
         moments = {} if self.moments is None else self.moments._asdict()
         return {
             **to_arrays(self.state, self._read),
@@ -198,16 +198,16 @@ class Engine:
         }
 
     def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
-        """Go on from a snapshot of the same run."""
+        """Restore state and moments from a snapshot of the same run."""
         self.state = from_arrays(self.state, snapshot, self._put)
         if self.moments is not None:
             self.moments = jax.tree.map(self._put, read_moments(snapshot), self.moments)
 
     def advance(self, draws: int, thin: int, seen: bool = True) -> Chunk:
-        """`draws` × `thin` iterations, of which every `thin`-th is kept; at most the buffer's number of draws.
+        """Run `draws` × `thin` iterations and keep every `thin`-th, at most as many draws as the buffer has room for.
 
         Args:
-          seen: whether these draws count for the moments, and what is kept of them is worked out.
+          seen: whether these draws are added to the moments, and what is kept of them is computed.
         """
         if draws > self.program.buffer:
             raise ValueError(f"{draws} draws at once do not fit into the buffer of {self.program.buffer}.")
@@ -233,7 +233,7 @@ class Engine:
         return chunk
 
     def _traffic(self, counts: np.ndarray) -> Traffic:
-        """Of so many `Counts` of each of an iteration's collectives."""
+        """Return the traffic of an iteration's collectives, given the counts of each as `move_all` returns them."""
         traffic = Traffic()
         for exchange, together, by_chains in zip(self._exchanges, *counts.tolist(), strict=True):
             rounds, messages = price(self.network, exchange.kind)
@@ -241,39 +241,39 @@ class Engine:
         return traffic
 
     def warm_up(self, iterations: int) -> Iterator[Chunk]:
-        """Iterations whose draws are not kept: one draw a chunk, the last of many."""
+        """Run iterations whose draws are not kept, and yield chunks of one draw, the last of many."""
         while iterations > 0:
             count = min(iterations, self.iterations_at_once())
             yield self.advance(1, count, seen=False)
             iterations -= count
 
     def draws(self, count: int, thin: int = 1) -> Iterator[Chunk]:
-        """`count` draws, `thin` iterations each."""
+        """Yield chunks of `count` draws in all, with `thin` iterations for each draw."""
         while count > 0:
             number = min(count, self.program.buffer, max(1, self.iterations_at_once() // thin))
             yield self.advance(number, thin)
             count -= number
 
     def iterations_at_once(self) -> int:
-        """About CHUNK_SECONDS of them, by the pace of the last chunk; the first, with the compilation, is short."""
+        """Return how many iterations take about CHUNK_SECONDS at the last chunk's pace; the first chunk is short."""
         if self._seconds_per_iteration is None:
             return FIRST_ITERATIONS
         return max(1, int(CHUNK_SECONDS / self._seconds_per_iteration))
 
 
 def draws_at_once(draw_bytes: int) -> int:
-    """For which there is room on the device."""
+    """Return the number of draws for which there is room on the device, given the bytes of one."""
     return max(1, min(BUFFER_DRAWS, BUFFER_BYTES // draw_bytes))
 
 
 def noise_at_once(noise_bytes: int, backend: str) -> int:
-    """Iterations whose noise is drawn ahead, by the noise of one."""
+    """Return the number of iterations whose noise is drawn ahead, given the bytes of one iteration's."""
     room = NOISE_BYTES_ON_CPU if backend == "cpu" else NOISE_BYTES
     return max(1, min(NOISE_ITERATIONS, room // max(1, noise_bytes)))
 
 
 class Traced(NamedTuple):
-    """A start, an iteration and a look at a draw, as code, and the forms of what goes through it."""
+    """Traced code of a start, an iteration and a look at a draw, and the forms of what goes through it."""
 
     start: Replayed
     move: Replayed
@@ -295,10 +295,10 @@ class Traced(NamedTuple):
 
 
 def trace(model: Model, inputs: Inputs, positions: jax.Array, *observe: Callable[[list[Exchange]], None]) -> Traced:
-    """What would be compiled.
+    """Trace a start, an iteration and a look at a draw, without compiling them.
 
     Args:
-      observe: shown the collectives of a start, and of an iteration.
+      observe: two functions, called with the collectives of a start and with those of an iteration.
     """
     of_start, of_move = observe or (lambda _: None, lambda _: None)
     start = Replayed(partial(start_all, model, observe=of_start), inputs, positions)
@@ -319,9 +319,9 @@ _cache: OrderedDict[Program, Compiled] = OrderedDict()
 
 
 def _cached(program: Program, compile: Callable[[], Compiled]) -> Compiled:
-    """The executables of a program; the least recently used go when there are many.
+    """Return a program's executables from the cache, which drops the least recently used when there are many.
 
-    Compiled at once and for good: traced later, the model's own code might have come to mean something else.
+    They are compiled at once and for good: traced later, the user's code might have come to mean something else.
     """
     if program not in _cache:
         _cache[program] = compile()

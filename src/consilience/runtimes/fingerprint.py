@@ -1,4 +1,4 @@
-"""A fingerprint of traced code: equal for functions that compute the same, whoever wrote them and when.
+"""Fingerprints of traced code: equal for functions that compute the same, whoever wrote them and when.
 
 Compiled code is looked up by it, not by the identity of the user's functions. A prior that reads a global, or a method
 of an object that has changed since, is traced again and found to differ; a model defined anew in a notebook is found to
@@ -24,12 +24,12 @@ class Fingerprint(NamedTuple):
 
     @property
     def unmistakable(self) -> str:
-        """Equal for equal code only: code that calls Python is like no other."""
+        """Fingerprint that is equal for equal code only: code that calls Python is like no other."""
         return self.code + (uuid.uuid4().hex if self.calls_python else "")
 
 
 def fingerprint(*traced: Any) -> Fingerprint:
-    """Of closed jaxprs: their texts, and the values of all constants in them."""
+    """Compute the fingerprint of closed jaxprs, from their texts and the values of all constants in them."""
     digest = hashlib.sha256("\n".join(map(jaxpr_text, traced)).encode())
     for value in (value for part in traced for value in jaxpr_constants(part)):
         if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):

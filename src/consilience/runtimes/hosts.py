@@ -17,24 +17,24 @@ from .._compat import device_mesh, meet_other_hosts
 
 T = TypeVar("T")
 LEAST_BYTES = 64  # of a message: lengths are rounded up to powers of two, so that few are compiled
-KNOWN_TO_ALL = "known_to_all_hosts"  # an attribute of errors
+KNOWN_TO_ALL = "known_to_all_hosts"  # attribute of errors for which all hosts have stopped
 HEARTBEAT_SECONDS = 30  # without a sign of life after which a host counts as dead
 
 
 class LostHostError(RuntimeError):
-    """Another host does not answer."""
+    """Error raised where another host does not answer."""
 
 
 @dataclass(frozen=True)
 class Hosts:
-    """Every method is called by all of them alike, in the same order as everything else that they do together."""
+    """The hosts of a run; all of them call every method alike, in the same order as all else they do together."""
 
     count: int = 1
     index: int = 0
 
     @classmethod
     def all(cls) -> Hosts:
-        """That `jax.distributed` has brought together; without it, this process alone."""
+        """Return the hosts that `jax.distributed` has brought together; without it, this process alone."""
         return cls(jax.process_count(), jax.process_index())
 
     @property
@@ -42,7 +42,7 @@ class Hosts:
         return self.index == 0
 
     def gather(self, value: Any) -> list[Any]:
-        """What every host has to say, in their order: anything that JSON can hold."""
+        """Return the `value` of every host, in their order: anything that JSON can hold."""
         if self.count == 1:
             return [value]
         content = json.dumps(value).encode()
@@ -52,7 +52,7 @@ class Hosts:
         return [json.loads(row.tobytes()) for row in rows]
 
     def _of_all(self, values: np.ndarray) -> np.ndarray:
-        """Rows, as many as there are hosts."""
+        """Return the `values` of all hosts, a row for each."""
         by_host, to_all = _ways(self.count)
         try:
             rows = jax.make_array_from_process_local_data(by_host, values[None], (self.count, len(values)))
@@ -61,11 +61,11 @@ class Hosts:
             raise LostHostError(str(error)) from error
 
     def of_first(self, value: int) -> int:
-        """The first host's number."""
+        """Return the first host's `value`, a whole number, on every host."""
         return int(self.gather(int(value))[0])
 
     def together(self, work: Callable[[], T]) -> T:
-        """Each does its own; where one of them refuses, all stop."""
+        """Do this host's `work` while the others do theirs; where one of them refuses, all stop."""
         done: list[T] = []
         refusal: Exception | None = None
         try:
@@ -81,35 +81,35 @@ class Hosts:
         return done[0]
 
     def wait(self) -> None:
-        """Until all are here."""
+        """Wait until all hosts are here."""
         self.gather(None)
 
     def part(self) -> None:
-        """All is done together that was to be; what one does from here on, the others need not wait for."""
+        """Leave the other hosts once all joint work is done: they need not wait for what one does from here on."""
         if self.count > 1:
             jax.distributed.shutdown()
 
 
 @cache
 def _ways(hosts: int) -> tuple[NamedSharding, Callable[[jax.Array], jax.Array]]:
-    """A row on each host, and from there to all: over one device of each, since hosts may have different numbers."""
-    first = {device.process_index: device for device in reversed(jax.devices())}
+    """Return the sharding of one row per host, and a function that copies all rows to every host."""
+    first = {device.process_index: device for device in reversed(jax.devices())}  # hosts may have unlike device counts
     mesh = device_mesh([first[host] for host in range(hosts)], "hosts")
     return NamedSharding(mesh, P("hosts")), jax.jit(lambda rows: rows, out_shardings=NamedSharding(mesh, P()))
 
 
 def is_known_to_all(error: BaseException) -> bool:
-    """Whether all hosts have stopped for it, so that none waits for another."""
+    """Tell whether all hosts have stopped for an error, so that none waits for another."""
     return vars(error).get(KNOWN_TO_ALL, False)
 
 
 def join(coordinator: str | None = None, hosts: int | None = None, host: int | None = None) -> None:
-    """Become one of the processes of a run; before anything else is done with jax.
+    """Join this process to the others of a run; to be called before anything else is done with jax.
 
     Args:
       coordinator: address of the first host, `name:port`; None where the cluster tells (SLURM, Open MPI, Kubernetes).
-      hosts: how many processes there are.
-      host: which one this is, 0 ... hosts - 1.
+      hosts: number of processes.
+      host: which of them this is, 0 ... hosts - 1.
     """
     given = {"coordinator": coordinator, "hosts": hosts, "host": host}
     missing = [name for name, value in given.items() if value is None]

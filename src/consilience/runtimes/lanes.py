@@ -1,4 +1,4 @@
-"""The simulated twin of `Neighbors`: agents are lanes of `jax.vmap(..., axis_name=AGENTS)`."""
+"""`Neighbors` of simulated agents, which are lanes of `jax.vmap(..., axis_name=AGENTS)`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ D = TypeVar("D")
 
 
 class Exchange(NamedTuple):
-    """A collective, as it was called."""
+    """A call of a collective: its kind, how often it is run, and the size of a message."""
 
     kind: Kind
     times: int | jax.Array  # a number, or one for each of the stages that chains go through side by side
@@ -28,21 +28,21 @@ class Exchange(NamedTuple):
 
 
 class LaneNeighbors:
-    """One lane's link to the others.
+    """One agent's link to the others, where agents are lanes of a `vmap`.
 
     A round gathers along the named axis. Under `vmap` that gather is the lanes' own array, so the flow over the edges
     is computed once for all lanes, and each lane reads its row of it. An exact sum is one `psum`: the same bits for
     all, as a tree gives them, and charged as a tree.
 
     Args:
-      one_copy: all lanes share one state (a replicated chain that is stored and moved once): there is nothing that
+      one_copy: whether all lanes share one state (a replicated chain that is stored and moved once), so that nothing
         could differ from the root's.
 
     Attributes:
       exchanges: the collectives so far, for the runtime to count.
     """
 
-    axes: str | tuple[str, ...] = AGENTS  # all agents are along these
+    axes: str | tuple[str, ...] = AGENTS  # names of the axes along which agents lie
 
     def __init__(self, lists: EdgeLists, root: int | jax.Array = 0, one_copy: bool = False) -> None:
         self._lists = lists
@@ -94,7 +94,7 @@ class LaneNeighbors:
         return jax.tree.map(lambda leaf: take(flow(self._lists, self._rows(leaf), weighted=weighted), row), x)
 
     def _rows(self, leaf: jax.Array) -> jax.Array:
-        """All that a lane may read: the rows that the lists speak of."""
+        """Gather all that a lane may read: the rows to which the edge lists refer."""
         return lax.all_gather(leaf, AGENTS)
 
     # --- over the tree -------------------------------------------------------------------------------
@@ -122,18 +122,18 @@ class LaneNeighbors:
     def _of_root(self, leaf: jax.Array) -> jax.Array:
         return take(lax.all_gather(leaf, AGENTS), jnp.asarray(self._root))
 
-    # --- what a lane has to say to a reduction -------------------------------------------------------
+    # --- what a lane contributes to a reduction ------------------------------------------------------
 
     @property
     def _is_alike(self) -> bool:
-        """Whether nothing could differ from the root's."""
+        """Tell whether no agent's state could differ from the root's."""
         return self._one_copy
 
     def _summand(self, leaf: jax.Array) -> jax.Array:
         return leaf
 
     def _candidate(self, leaf: jax.Array) -> jax.Array:
-        """For the greatest or the least."""
+        """Return what this lane contributes to a maximum or minimum over all agents."""
         return leaf
 
     # --- counting ------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ class LaneNeighbors:
 
 
 class LaneRepeated:
-    """The collectives of a piece of code inside of a loop. It may be traced more than once, so equal ones are one."""
+    """Collectives in a piece of code inside of a loop: it may be traced more than once, so equal ones count as one."""
 
     def __init__(self, neighbors: LaneNeighbors) -> None:
         self._neighbors = neighbors

@@ -25,44 +25,44 @@ from .moments import Accumulated, accumulate
 
 
 class Inputs(NamedTuple):
-    """What the compiled code is applied to."""
+    """Arguments of the compiled code that are the same in all iterations."""
 
     sampler: Sampler
-    lists: Any  # of edges: what `link` needs to know
+    lists: Any  # edge lists: what `link` needs to know of the network
     root: jax.Array  # of the spanning tree
     shards: Shard
     chain_keys: Key  # (chains,)
 
 
 class LoopNeighbors(Neighbors, Protocol):
-    """A link whose collectives the loop can count."""
+    """A link to the other agents whose collectives the loop can count."""
 
     exchanges: list[Exchange]
 
 
 def mean_of_lanes(x: jax.Array) -> jax.Array:
-    """Where all agents are here."""
+    """Return the mean over agents, along the axis before the last, where all of them are in this process."""
     return x.mean(axis=-2, keepdims=True)
 
 
 class Model(NamedTuple):
-    """What is sampled, as one lane sees it."""
+    """The posterior that is sampled and what is kept of its draws, as one lane sees them."""
 
     posterior: Posterior
     layout: Layout
-    link: Callable[[Inputs], LoopNeighbors]  # how a lane talks to the other agents
-    one_copy: bool  # of the state, for all agents
+    link: Callable[[Inputs], LoopNeighbors]  # makes a lane's link to the other agents
+    one_copy: bool  # whether all agents share one copy of the state
     view: View  # of a draw: what is kept
     averaged: View | None  # of a draw: what running moments are taken of
     watched: View | None  # of the running mean: what is recorded with every draw
-    mean: Callable[[jax.Array], jax.Array] = mean_of_lanes  # over all agents, of what has them before its last axis
+    mean: Callable[[jax.Array], jax.Array] = mean_of_lanes  # over all agents, along the axis before the last
 
     def logdensity(self, shard: Shard, size: int) -> LogDensity:
-        """ℓ_i of the vector of parameters."""
+        """Return one agent's log density ℓ_i, as a function of the vector of parameters."""
         return LocalLogDensity(self.posterior, self.layout, shard, size)
 
     def kernel(self, inputs: Inputs, shard: Shard) -> tuple[Kernel, LoopNeighbors]:
-        """One lane's kernel, and the link through which it talks."""
+        """Return one lane's kernel, and its link to the other agents."""
         neighbors = self.link(inputs)
         like = jnp.zeros(self.layout.dimension, self.layout.dtype)
         return inputs.sampler.build(self.logdensity(shard, neighbors.size), neighbors, like), neighbors
@@ -77,17 +77,17 @@ def _over_chains(function: Any, in_axes: Any, out_axes: Any = 0) -> Any:
 
 
 def all_but_clock(state: Any, value: Any, of_clock: Any = None) -> Any:
-    """`value` for every field of a state but its clock, which is one number for all chains and agents."""
+    """Return a state with `value` in all fields but its clock, which is one number for all chains and agents."""
     return type(state)(**{name: of_clock if name == "iteration" else value for name in state._fields})
 
 
 def _chain_axes(state: Any) -> Any:
-    """Which fields of a state differ between chains."""
+    """Return the axes of chains in a state for `vmap`: None for fields that do not differ between chains."""
     return all_but_clock(state, 0)
 
 
 def _agent_axes(model: Model, state: Any) -> Any:
-    """Which fields of a state differ between agents: none of a replicated chain's."""
+    """Return the axes of agents in a state for `vmap`: None for a replicated chain of which there is one copy."""
     return None if model.one_copy else _chain_axes(state)
 
 
@@ -97,7 +97,7 @@ def start_all(
     positions: jax.Array,
     observe: Callable[[list[Exchange]], None] = lambda _: None,
 ) -> Any:
-    """All lanes' first states."""
+    """Return the first states of all chains and agents."""
 
     def lane(shard: Shard, position: jax.Array) -> Any:
         kernel, neighbors = model.kernel(inputs, shard)
@@ -111,7 +111,7 @@ def start_all(
 
 
 def start_values_all(model: Model, inputs: Inputs, positions: jax.Array) -> StartValues:
-    """What decides whether the lanes can be started from there."""
+    """Compute, for all chains and agents, the values that must be finite at `positions` to start there."""
 
     def values(shard: Shard, position: jax.Array) -> StartValues:
         return start_values(model.posterior, model.layout.unravel(position), shard, model.link(inputs).size)
@@ -120,9 +120,9 @@ def start_values_all(model: Model, inputs: Inputs, positions: jax.Array) -> Star
 
 
 def noise_of(model: Model, inputs: Inputs, first: jax.Array, count: int) -> Any:
-    """The noise of `count` iterations from `first` on: leaves (iterations, chains, agents, ...).
+    """Draw the noise of `count` iterations from `first` on: leaves (iterations, chains, agents, ...).
 
-    What is drawn in common by all agents has no axis of agents.
+    Noise that all agents have in common has no axis of agents.
     """
     # Iterations and chains go along one axis: to compile loops over several short axes takes seconds.
     chains = inputs.chain_keys.shape[0]
@@ -142,23 +142,23 @@ def _noise_axis(sampler: Sampler, of_agents: int) -> int | None:
 
 
 def noise_shape(model: Model, inputs: Inputs) -> Any:
-    """Of one iteration."""
+    """Return the shapes and dtypes of the noise of one iteration."""
     return jax.eval_shape(lambda i: jax.tree.map(lambda leaf: leaf[0], noise_of(model, i, jnp.int32(0), 1)), inputs)
 
 
 def move_all(
     model: Model, inputs: Inputs, noise: Any, state: Any, observe: Callable[[list[Exchange]], None] = lambda _: None
 ) -> tuple[Any, Any, jax.Array]:
-    """One iteration of all chains and agents: new state, info, and `counts` of each collective in it.
+    """Run one iteration of all chains and agents; return the new state, info, and `_counts` of its collectives.
 
-    While it is traced, `observe` is shown the collectives.
+    While it is traced, `observe` is called with the collectives.
     """
 
     def lane(shard: Shard, noise: Any, state: Any) -> Any:
         kernel, neighbors = model.kernel(inputs, shard)
         state, info = kernel.move(noise, state)
         observe(neighbors.exchanges)
-        # The agents' counts are the same; where each has a chain of its own, only the program does not know it.
+        # The agents' counts are equal, but where each has a chain of its own, jax does not know it.
         times = [lax.pmax(jnp.asarray(exchange.times, jnp.int32), AGENTS) for exchange in neighbors.exchanges]
         return state, info, times
 
@@ -171,7 +171,7 @@ def move_all(
 
 
 def _counts(times: list[jax.Array]) -> jax.Array:
-    """(2, exchanges): how often each happened for the chains together, and added up over them.
+    """Count, as (2, exchanges), how often each collective ran for the chains together, and added up over them.
 
     Chains go through their stages side by side: a stage takes as long as its longest chain, and a message carries those
     chains that still have something to say.
@@ -182,7 +182,7 @@ def _counts(times: list[jax.Array]) -> jax.Array:
 
 
 class Kept(NamedTuple):
-    """A buffer of draws."""
+    """A buffer of draws, and of what was measured while they were drawn."""
 
     positions: jax.Array
     stats: Any
@@ -192,18 +192,18 @@ class Kept(NamedTuple):
 
 
 class Replayed:
-    """Trace a function once, and apply what was traced as often as it is needed.
+    """A function that is traced once, and can then be applied as often as it is needed.
 
     To trace NUTS takes as long as many of its iterations, and a fingerprint, the forms of buffers and compiled code are
-    all made from it.
+    all made from the trace.
 
     Args:
-      function: of any pytrees.
-      like: arguments, or their forms; it can be applied to others of the same structure.
+      function: a function of any pytrees.
+      like: arguments to trace it with, or their forms; it can be applied to others of the same structure.
 
     Attributes:
       code: the closed jaxpr.
-      form: the shapes of what it returns.
+      form: the shapes and dtypes of what it returns.
     """
 
     def __init__(self, function: Callable[..., Any], *like: Any) -> None:
@@ -229,12 +229,12 @@ def advance_all(
     thin: jax.Array,
     seen: jax.Array,
 ) -> tuple[Any, Accumulated | None, Kept]:
-    """`draws` × `thin` iterations; the first `seen` of the draws are looked at.
+    """Run `draws` × `thin` iterations; moments and what is kept are computed from the first `seen` draws.
 
     Args:
-      buffer: draws that there is room for.
-      block_length: iterations whose noise is drawn at once.
-      move: what `move_all` does with such arguments; None: traced here.
+      buffer: number of draws that there is room for.
+      block_length: number of iterations whose noise is drawn at once.
+      move: `move_all`, traced with such arguments; None: it is traced here.
     """
     first = state.iteration
     iterations = draws * thin
@@ -260,7 +260,7 @@ def advance_all(
 
 
 class Seen(NamedTuple):
-    """Of a buffer of draws."""
+    """Values computed from a buffer of draws."""
 
     kept: jax.Array  # what is kept of them
     disagreement: jax.Array | None  # how far each agent is from the mean of all: root mean square over parameters
@@ -270,10 +270,10 @@ class Seen(NamedTuple):
 def see(
     model: Model, positions: jax.Array, moments: Accumulated | None, count: jax.Array
 ) -> tuple[Seen, Accumulated | None]:
-    """What is seen of a buffer of draws (draw, chain, [agent,] dimension), the first `count` of which are looked at,
-    and the moments with them.
+    """Compute what is kept and watched of the first `count` draws in a buffer, and the moments with them.
 
-    One draw after the other, so that the moments are the same however a run is cut into chunks.
+    The buffer is (draw, chain, [agent,] dimension). Draws are taken one after the other, so that the moments are the
+    same however a run is cut into chunks.
     """
     lanes = positions.ndim - 2
     disagreement = None
@@ -312,7 +312,7 @@ def buffer_of(draws: int, position: Any) -> jax.ShapeDtypeStruct:
 
 
 def _empty(draws: int, state: Any, info: Any, counts: Any) -> Any:
-    """Return a buffer for positions, stats and counts of so many draws, by the forms of one."""
+    """Return an empty buffer for positions, stats and counts of so many draws, given the forms of one."""
     stats = jax.tree.map(lambda leaf: jnp.zeros((draws, *leaf.shape), jnp.float32), info)
     return (
         jnp.zeros(buffer_of(draws, state.position).shape, state.position.dtype),

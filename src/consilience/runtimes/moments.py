@@ -11,11 +11,11 @@ import numpy as np
 
 from ..posterior import Layout
 
-MOMENTS = "moments "  # how their names in a snapshot begin
+MOMENTS = "moments "  # prefix of their names in a snapshot
 
 
 class Accumulated(NamedTuple):
-    """Of the values x_1 ... x_n seen so far, by Welford's recurrence, which loses no digits to a large mean."""
+    """Running moments of x_1 ... x_n, by Welford's recurrence, which loses no digits to a large mean."""
 
     draws: Any  # n
     mean: Any  # Σ x_k / n
@@ -23,18 +23,18 @@ class Accumulated(NamedTuple):
 
 
 def form_of(lanes: tuple[int, ...], layout: Layout) -> Accumulated:
-    """Of what is accumulated; there is one vector of `layout` for each of `lanes`."""
+    """Return the shapes and dtypes of running moments of one vector of `layout` for each of `lanes`."""
     vectors = jax.ShapeDtypeStruct((*lanes, layout.dimension), layout.dtype)
     return Accumulated(jax.ShapeDtypeStruct((), jnp.int32), vectors, vectors)
 
 
 def nothing_accumulated(form: Accumulated) -> Accumulated:
-    """Before the first value: where the form says, and nowhere else, since no single device may have room for all."""
+    """Return the moments of no values, made only where `form` says, since no single device may have room for all."""
     return Accumulated(*(jnp.zeros(each.shape, each.dtype, device=each.sharding) for each in form))
 
 
 def accumulate(so_far: Accumulated, value: jax.Array) -> Accumulated:
-    """With one more value."""
+    """Return the running moments with one more value."""
     draws = so_far.draws + 1
     before = value - so_far.mean
     mean = so_far.mean + before / draws.astype(value.dtype)
@@ -42,5 +42,5 @@ def accumulate(so_far: Accumulated, value: jax.Array) -> Accumulated:
 
 
 def read_moments(snapshot: Mapping[str, np.ndarray]) -> Accumulated:
-    """Out of a snapshot that has them, as numpy arrays: jax may not be set to hold their digits."""
+    """Read the moments in a snapshot that has them, as numpy arrays: jax may not be set to hold their digits."""
     return Accumulated(*(snapshot[f"{MOMENTS}{name}"] for name in Accumulated._fields))

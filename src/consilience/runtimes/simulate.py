@@ -1,4 +1,4 @@
-"""`simulate`: all agents on one device, as lanes of one jitted loop.
+"""The runtime `simulate`: all agents on one device, as lanes of one jitted loop.
 
 A replicated chain is the same on all agents. It is moved and stored once: inside the agents' `vmap` only the local log
 densities have an axis of agents, their sum has none, and all that follows from it is done once, not m times.
@@ -26,15 +26,15 @@ from .loop import Inputs, Model
 
 
 class Simulation(Engine):
-    """A run on one device, at its start.
+    """The engine of a run with all agents on one device; when made, it is at the start.
 
     Args:
-      positions: (chains, dimension), where the chains start, on all agents alike. Refused if not finite there.
-      key: of the whole run. Chain c uses fold_in(key, c), its iteration t fold_in of that with t.
-      one_copy: of a replicated chain for all agents. Without it every agent moves a copy of its own, as it would on a
-        machine of its own, and the protocol that keeps the copies alike is put to work.
+      positions: (chains, dimension), where the chains start, on all agents alike. Refused if a density is not finite.
+      key: random key of the whole run. Chain c uses fold_in(key, c), its iteration t fold_in of that with t.
+      one_copy: whether a replicated chain has one copy for all agents. Without it every agent moves a copy of its own,
+        as it would on a machine of its own, and the protocol that keeps the copies alike is put to work.
       view: what is kept of a draw; None: the parameters.
-      averaged: what `moments` are taken of, draw by draw; None: of nothing.
+      averaged: what running moments are taken of, draw by draw; None: of nothing.
       watched: numbers that say how the running mean settles, recorded with every draw; None: none.
     """
 
@@ -62,16 +62,16 @@ class Simulation(Engine):
 
 
 class Simulate:
-    """The runtime that is taken where none is named: all agents in this process."""
+    """The default runtime: all agents in this process, on one device."""
 
     hosts = Hosts()
 
     def agents(self, size: int) -> range:
-        """Those of a network of this size that live here."""
+        """Return which agents of a network of this size live here: all of them."""
         return range(size)
 
     def agents_per_file(self, size: int) -> int | None:
-        """Whose draws are stored together; None: all agents'."""
+        """Return how many agents' draws share a file; None: all agents'."""
         return None
 
     def engine(self, *arguments: Any, **views: Any) -> Simulation:
@@ -79,7 +79,7 @@ class Simulate:
 
 
 def lane_inputs(network: Network, sampler: Sampler, shards: Shard, keys: Key) -> Inputs:
-    """Of agents that are lanes."""
+    """Make the arguments of the compiled code for agents that are lanes."""
     root = jnp.int32(network.tree.root if sampler.replicated else 0)
     # A replicated chain asks for sums only: without edges in it, its code serves all networks of a size.
     lists = no_edges(network.size) if sampler.replicated else edge_lists(network)
@@ -87,11 +87,11 @@ def lane_inputs(network: Network, sampler: Sampler, shards: Shard, keys: Key) ->
 
 
 def lane_link(one_copy: bool) -> Callable[[Inputs], LaneNeighbors]:
-    """How lanes talk."""
+    """Return the function that makes a lane's link to the other agents."""
     return lambda inputs: LaneNeighbors(inputs.lists, inputs.root, one_copy)
 
 
 @partial(jax.jit, static_argnums=1)
 def chain_keys(key: Key, chains: int) -> Key:
-    """fold_in(key, c) for every chain c."""
+    """Return fold_in(key, c) for every chain c."""
     return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, jnp.arange(chains))

@@ -1,4 +1,4 @@
-"""A run's state as plain arrays, for the disk."""
+"""A run's state as plain arrays to be written to disk, and back."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 
 def to_arrays(tree: Any, read: Callable[[Any], np.ndarray] = np.asarray) -> dict[str, np.ndarray]:
-    """The leaves of a pytree, brought to the host by `read` and copied, by their number."""
+    """Return the leaves of a pytree by their number, brought to the host by `read` and copied."""
     return {f"leaf {k}": np.array(read(_numbers(leaf))) for k, leaf in enumerate(jax.tree.leaves(tree))}
 
 
@@ -20,10 +20,10 @@ def from_arrays(
     arrays: Mapping[str, np.ndarray],
     put: Callable[[np.ndarray, Any], jax.Array] = lambda array, _: jnp.asarray(array),
 ) -> Any:
-    """The pytree of the form of `like` whose leaves `to_arrays` has taken apart.
+    """Return the pytree of the form of `like` whose leaves `to_arrays` has taken apart.
 
     Args:
-      put: an array to where the leaf that it is given is.
+      put: a function of an array and a leaf of `like`; it puts the array where the leaf is.
     """
     leaves, structure = jax.tree.flatten(like)
     found = [_as(leaf, put(arrays[f"leaf {k}"], leaf)) for k, leaf in enumerate(leaves)]

@@ -1,4 +1,4 @@
-"""What a run sends: rounds, messages, bytes, counted where they happen."""
+"""Communication of a run: rounds, messages and bytes, counted where they happen."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Traffic:
 
 
 def price(network: Network, kind: Kind) -> tuple[int, int]:
-    """Rounds and messages of one collective.
+    """Return the numbers of rounds and messages of one collective.
 
     - "gossip": every agent to each neighbour, once;
     - "flood": the same as often as the farthest two agents are apart;

@@ -1,4 +1,4 @@
-"""How the posterior is sampled, written once from one agent's point of view."""
+"""Samplers of the posterior, each written once from one agent's point of view."""
 
 from .base import Kernel, OneShot, Sampler
 from .centralized_hmc import CentralizedHMC

@@ -1,4 +1,4 @@
-"""Warm-up: step size and mass matrix by BlackJAX's window adaptation, one iteration at a time.
+"""Warm-up: tuning of step size and mass matrix by BlackJAX's window adaptation, one iteration at a time.
 
 Dual averaging drives the step size to a target acceptance; Welford's algorithm estimates the covariance of the
 parameters in windows that double in length, and each window ends with a new mass matrix. The pieces are BlackJAX's, and
@@ -20,13 +20,13 @@ from .._compat import dual_averaging, mass_matrix_estimation, warmup_schedule
 from .._types import Count, Flag, Number, Scalar, Vector
 
 FIRST_STEP_SIZE = 1.0
-ONE_STEP_SHARES = (0.1, 0.15, 0.05)  # for iterations of one leapfrog step: they need more of them
+ONE_STEP_SHARES = (0.1, 0.15, 0.05)  # for samplers of one leapfrog step per iteration, which need more iterations
 FEWEST_FOR_SHARES = 500
 MOST_WINDOWS = 32  # they double: enough for any number of iterations
 
 
 class Schedule(NamedTuple):
-    """When what is adapted. Iterations [slow_start, slow_end) are the windows of the mass matrix."""
+    """Schedule of a warm-up. Iterations [slow_start, slow_end) are the windows of the mass matrix."""
 
     length: jax.Array | int
     slow_start: jax.Array | int = 0
@@ -35,11 +35,11 @@ class Schedule(NamedTuple):
 
     @classmethod
     def of(cls, num_warmup: int, shares: tuple[float, float, float] | None = None) -> Schedule:
-        """BlackJAX's schedule of so many iterations, in numbers that no program depends on.
+        """Make BlackJAX's schedule of `num_warmup` iterations, as numbers that can change without compiling again.
 
         Args:
-          shares: of the first buffer, the last buffer and the first window in a warm-up that is long enough. None:
-            BlackJAX's lengths, which are for iterations that go far, as those of NUTS do.
+          shares: the shares of the first buffer, the last buffer and the first window in a warm-up of 500 iterations
+            or more. None: BlackJAX's lengths, which are for iterations that go far, as those of NUTS do.
         """
         if num_warmup == 0:
             return cls(0)
@@ -53,7 +53,7 @@ class Schedule(NamedTuple):
 
 
 class Adaptation(NamedTuple):
-    """What a warm-up has found so far. Either part is None where the setting was given."""
+    """State of a warm-up: what it has found so far. `averaging` or `covariance` is None if its setting was given."""
 
     step_size: Scalar
     inverse_mass_matrix: Any
@@ -66,13 +66,13 @@ def nothing_agreed(adaptation: Adaptation) -> Adaptation:
 
 
 class WindowAdaptation(NamedTuple):
-    """How the step size and the mass matrix of one chain are found.
+    """Window adaptation of one chain: finds its step size and its mass matrix.
 
     Args:
-      schedule: when.
-      target_acceptance: what dual averaging aims at.
-      step_size: given, and not adapted; None: adapted.
-      inverse_mass_matrix: likewise.
+      schedule: which iterations adapt what.
+      target_acceptance: the acceptance rate that dual averaging aims at.
+      step_size: a given step size, which is not adapted; None: adapted.
+      inverse_mass_matrix: a given M⁻¹, which is not adapted; None: adapted.
       dense: adapt a full matrix, not its diagonal.
       like: a vector of the model's dimension and dtype.
     """
@@ -98,7 +98,7 @@ class WindowAdaptation(NamedTuple):
 
     @property
     def tunes(self) -> bool:
-        """Whether anything is left to be found."""
+        """True if the step size or the mass matrix is to be found."""
         return tunes(self.step_size, self.inverse_mass_matrix)
 
     def is_warming_up(self, iteration: Count) -> Flag:
@@ -115,7 +115,7 @@ class WindowAdaptation(NamedTuple):
         acceptance_rate: Scalar,
         agree: Callable[[Adaptation], Adaptation] = nothing_agreed,
     ) -> Adaptation:
-        """After an iteration of warm-up. `agree` is applied to what the end of a window has found."""
+        """Adapt after an iteration of warm-up; `agree` is applied to what the end of a window has found."""
         if adaptation.covariance is not None:
             in_window = (iteration >= self.schedule.slow_start) & (iteration < self.schedule.slow_end)
             add = mass_matrix_estimation(self.dense)[1]
@@ -140,7 +140,7 @@ class WindowAdaptation(NamedTuple):
         return adaptation
 
     def _close_window(self, adaptation: Adaptation) -> Adaptation:
-        """The mass matrix of the window; the step size starts anew from its average."""
+        """Take the mass matrix that a window has found, and start the step size anew from its average."""
         covariance = _cast(mass_matrix_estimation(self.dense)[2](adaptation.covariance), self.like.dtype)
         adaptation = adaptation._replace(inverse_mass_matrix=covariance.inverse_mass_matrix, covariance=covariance)
         if adaptation.averaging is None:
@@ -151,7 +151,7 @@ class WindowAdaptation(NamedTuple):
 
 
 def full_mass(inverse_mass: Any, like: Vector) -> jax.Array:
-    """M⁻¹ as a vector or a matrix: None is the identity, a number stands for all."""
+    """Return M⁻¹ as a vector or a matrix: None is the identity, a number stands for all parameters."""
     if inverse_mass is None:
         return jnp.ones_like(like)
     inverse_mass = jnp.asarray(inverse_mass, like.dtype)
@@ -159,7 +159,7 @@ def full_mass(inverse_mass: Any, like: Vector) -> jax.Array:
 
 
 def tunes(step_size: Any, inverse_mass_matrix: Any) -> bool:
-    """Whether a warm-up has anything to find."""
+    """Tell whether a warm-up has anything to find."""
     return step_size is None or inverse_mass_matrix is None
 
 
@@ -170,7 +170,7 @@ def schedule_of(
     num_warmup: int,
     shares: tuple[float, float, float] | None = None,
 ) -> Schedule:
-    """When a sampler with these settings is tuned; refuses one without a step size and without a warm-up to find it."""
+    """Return the warm-up schedule for these settings; refuse a missing step size without a warm-up to find it."""
     if step_size is None and num_warmup == 0:
         raise ValueError(
             f"{sampler}: the step size is found during warm-up, and num_warmup = 0. Write num_warmup=500, or give "
@@ -180,7 +180,7 @@ def schedule_of(
 
 
 def _cast(tree: Any, dtype: Any) -> Any:
-    """Arrays of the model's dtype: BlackJAX makes its own of the default one."""
+    """Cast floats to the model's dtype, other numbers to int: BlackJAX makes its own arrays of the default dtype."""
 
     def cast(leaf: Any) -> jax.Array:
         array = jnp.asarray(leaf)

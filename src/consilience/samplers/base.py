@@ -1,4 +1,4 @@
-"""What a sampler is: settings that build a kernel for one agent.
+"""The interface of samplers: settings that build a kernel for one agent.
 
 A kernel is BlackJAX's pair `init(position) -> state`, `step(key, state) -> (state, info)`, with the step in two
 halves: `noise(key)` draws all that is random in it, `move(noise, state)` does the rest. The noise needs no
@@ -31,54 +31,54 @@ Info = Any
 
 
 class Kernel(NamedTuple):
-    """One agent's sampler, ready to run."""
+    """One agent's sampler as a set of functions, ready to run."""
 
     init: Callable[[Vector], State]
     noise: Callable[[Key], Noise]
     move: Callable[[Noise, State], tuple[State, Info]]
 
     def step(self, key: Key, state: State) -> tuple[State, Info]:
-        """One iteration, as BlackJAX writes it."""
+        """Run one iteration, with the signature of BlackJAX's `step`."""
         return self.move(self.noise(key), state)
 
 
 @runtime_checkable
 class Sampler(Protocol):
-    """Settings of a sampler: a small frozen dataclass."""
+    """A sampler: its settings, as a small frozen dataclass."""
 
     @property
     def name(self) -> str:
-        """How the sampler is called in tables."""
+        """Name of the sampler in tables."""
         ...
 
     @property
     def bias(self) -> str | None:
-        """What it samples instead of the posterior, in a sentence; None where it leaves the posterior invariant."""
+        """Known bias, in a sentence: what it samples instead of the posterior; None if the posterior is invariant."""
         ...
 
     @property
     def replicated(self) -> bool:
-        """Whether all agents hold the same chain."""
+        """True if all agents hold the same chain."""
         ...
 
     @property
     def common_noise(self) -> bool:
-        """Whether the noise is the same on all agents: whether it is drawn without `own_key`."""
+        """True if the noise is the same on all agents, drawn without `own_key`."""
         ...
 
     def resolve(self, network: Network, dimension: int, num_warmup: int = 0) -> Sampler:
-        """These settings with what follows from the network and the length of the warm-up filled in.
+        """Return these settings with what follows from the network and the length of the warm-up filled in.
 
-        Refuses what cannot run on that network.
+        Settings that cannot run on that network are refused.
         """
         ...
 
     def build(self, logdensity: LogDensity, neighbors: Neighbors, like: Vector) -> Kernel:
-        """The kernel of one agent.
+        """Build the kernel of one agent.
 
         Args:
           logdensity: ℓ_i, this agent's part of the log density.
-          neighbors: its link to the others.
+          neighbors: the agent's link to the others.
           like: a vector of the model's dimension and dtype.
         """
         ...
@@ -86,17 +86,17 @@ class Sampler(Protocol):
 
 @runtime_checkable
 class OneShot(Sampler, Protocol):
-    """A sampler whose agents draw alone, and put their draws together after the last one."""
+    """A sampler whose agents draw alone, and combine their draws after the last one."""
 
     def combine(self, draws: np.ndarray) -> np.ndarray:
-        """All agents' draws (draw, chain, agent, dimension) as posterior draws: for each agent alike, or one copy."""
+        """Turn all agents' draws (draw, chain, agent, dimension) into posterior draws: one copy, or equal copies."""
         ...
 
     def combine_bytes(self, draws: np.ndarray) -> tuple[int, ...]:
-        """Of each exact sum over the tree that this takes, the bytes of one agent's part."""
+        """Return the bytes of one agent's part in each of the exact sums over the tree that `combine` takes."""
         ...
 
 
 def own_key(key: Key, neighbors: Neighbors) -> Key:
-    """A key of this agent alone, from the key that all agents share."""
+    """Make a key of this agent alone from the key that all agents share."""
     return jax.random.fold_in(key, neighbors.index)

@@ -40,7 +40,7 @@ class CentralizedHMC:
     Args:
       step_size: ε.
       num_integration_steps: L.
-      inverse_mass_matrix: M⁻¹.
+      inverse_mass_matrix: M⁻¹: a number, a vector or a matrix. None: the identity.
     """
 
     step_size: Number

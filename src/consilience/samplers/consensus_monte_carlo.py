@@ -1,4 +1,4 @@
-"""`consensus_monte_carlo`: every agent samples alone, and the draws are put together once."""
+"""`consensus_monte_carlo`: every agent samples alone, and the draws are combined once."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ LARGEST_R_HAT = 1.5  # of an agent's own draws; far above what noise alone gives
 @register_settings
 @dataclass(frozen=True, eq=False)
 class ConsensusMonteCarlo(NUTS):
-    """Consensus Monte Carlo (Scott, Blocker, Bonassi, Chipman, George and McCulloch 2016): one-shot, nothing is sent
-    before the last draw.
+    """One-shot consensus Monte Carlo (Scott, Blocker, Bonassi, Chipman, George and McCulloch 2016).
 
         ω_i ~ exp ℓ_i by NUTS, each agent alone ;      V_i = the sample covariance of agent i's draws
         ω = (Σ_i V_i⁻¹)⁻¹ Σ_i V_i⁻¹ ω_i ,              draw by draw, chain by chain
 
     exp ℓ_i is agent i's subposterior: the likelihood of its data times the m-th root of the prior. V_i is of all chains
-    together. All agents end with the same draws; the sampler's own figures stay those of each agent's own chain.
+    together. Nothing is sent before the last draw. All agents end with the same draws; the sampler's statistics, such
+    as acceptance rates, stay those of each agent's own chain.
 
     **Known bias.** Exact where all subposteriors are Gaussian, and nowhere else: skewness and curvature that the
     subposteriors have more of than the posterior end up in the weighted mean. Every subposterior must be proper, which
@@ -61,7 +61,7 @@ class ConsensusMonteCarlo(NUTS):
         return super().build(logdensity, Alone(), like)._replace(noise=noise)
 
     def combine(self, draws: np.ndarray) -> np.ndarray:
-        """The draws (draw, chain, agent, dimension) of all agents as one for all: (draw, chain, 1, dimension)."""
+        """Turn all agents' draws (draw, chain, agent, dimension) into one copy for all: (draw, chain, 1, dimension)."""
         length, chains, agents, dimension = draws.shape
         if agents == 1:
             return draws
@@ -83,9 +83,7 @@ class ConsensusMonteCarlo(NUTS):
         return np.dtype(float).itemsize * weights, np.dtype(float).itemsize * length * chains * dimension
 
     def _check(self, agent: int, draws: np.ndarray, rounding: float) -> None:
-        """Refuse an agent's draws (draw, chain, dimension) that give no weights, and warn of signs that their law is
-        improper.
-        """
+        """Refuse an agent's draws (draw, chain, dimension) that give no weights; warn of signs of an improper law."""
         dimension = draws.shape[-1]
         own = draws.reshape(-1, dimension)
         cause = (
@@ -122,12 +120,12 @@ def _covariance(draws: np.ndarray) -> np.ndarray:
 
 
 def _least_correlated(draws: np.ndarray) -> float:
-    """The least eigenvalue of the covariance of draws whose variances are one."""
+    """Return the least eigenvalue of the covariance of draws whose variances are one."""
     return float(np.linalg.eigvalsh(_covariance(draws))[0])
 
 
 def _split_r_hat(draws: np.ndarray) -> np.ndarray:
-    """Of (draw, chain, dimension), every chain cut in two; ones where there are too few draws to tell."""
+    """Compute R-hat of draws (draw, chain, dimension), every chain cut in two; ones where there are too few to tell."""
     half = len(draws) // 2
     if half < 2:
         return np.ones(draws.shape[-1])

@@ -23,7 +23,7 @@ KernelBuilder = Callable[[LogDensity], Any]
 @register_settings
 @dataclass(frozen=True, eq=False)
 class Decentralized:
-    """A kernel for one machine, run by all agents on the sum of their log densities; made by `cs.decentralize`."""
+    """Sampler in which all agents run a one-machine kernel on their summed log density; made by `cs.decentralize`."""
 
     kernel_builder: KernelBuilder = static(None)
     evaluations: Callable[[Any], Any] | None = static(None)
@@ -59,10 +59,10 @@ def decentralize(
     evaluations: Callable[[Any], Any] | None = None,
     bias: str | None = None,
 ) -> Decentralized:
-    """Any Metropolis-adjusted kernel written for one machine, as a sampler over a network.
+    """Turn any Metropolis-adjusted kernel written for one machine into a sampler over a network.
 
     Every agent runs the kernel on log π = Σ_i ℓ_i, value and gradient by one exact consensus, with the same key: all
-    hold the same chain, and it is the kernel's own, whatever that leaves invariant. No agent sees another's data.
+    hold the same chain, the kernel's own, which leaves invariant what the kernel does. No agent sees another's data.
 
         cs.decentralize(lambda logdensity: blackjax.dynamic_hmc(logdensity, 0.1, np.ones(3)))
 
@@ -71,9 +71,9 @@ def decentralize(
     Args:
       kernel_builder: `kernel_builder(logdensity)` returns a pair `init(position)`, `step(key, state)`, as BlackJAX's
         algorithms are, with a `position` in its state. Parameters come as one vector.
-      name: what tables show.
-      evaluations: `evaluations(info)` says how often a step evaluated the log density or its gradient: that is what it
-        costs. Left out, the info's `num_integration_steps`, or one where there is none.
+      name: the sampler's name in tables.
+      evaluations: `evaluations(info)` returns how often a step evaluated the log density or its gradient, which is
+        what the step costs. If left out, the info's `num_integration_steps`, or one where there is none.
       bias: what the kernel samples instead of the posterior, in a sentence, for the summary.
     """
     if not callable(kernel_builder):
@@ -85,7 +85,7 @@ def decentralize(
 
 
 def _first_state(kernel: Any, position: Vector) -> Any:
-    """`kernel.init(position)`; some of BlackJAX's want a key as well, and any will do."""
+    """Return `kernel.init(position)`; some of BlackJAX's kernels want a key as well, and any will do."""
     wants_key = len(inspect.signature(kernel.init).parameters) > 1
     state = kernel.init(position, jax.random.key(0)) if wants_key else kernel.init(position)
     if not hasattr(state, "position"):

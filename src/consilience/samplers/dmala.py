@@ -42,7 +42,7 @@ class DMALAInfo(NamedTuple):
 @register_settings
 @dataclass(frozen=True, eq=False)
 class DMALA:
-    """Gradient-tracking MALA over gossip: the paper's idea with its drift, its energy and its decisions put right.
+    """Decentralized gradient-tracking MALA over gossip: the paper's idea with drift, energy and decisions corrected.
 
     All agents draw the same momentum p ~ N(0, M) and u; one leapfrog step of ε = `step_size`, A the averaging of
     `rounds` rounds:
@@ -69,18 +69,18 @@ class DMALA:
       step_size: ε. None: found during warm-up.
       inverse_mass_matrix: M⁻¹: a number, a vector or a matrix. None: a diagonal, found during warm-up, the same on all
         agents: they average what their draws say at the end of each window.
-      rounds: of each averaging. "auto": the fewest of a Chebyshev polynomial that shrinks disagreement to a tenth, and
-        of the polynomial that ends it altogether. A number: the best that at most so many rounds can do, with a warning
-        where that is too little.
-      energy: "exact", or "trapezoid".
-      target_acceptance: what the step size is tuned for.
+      rounds: rounds of each averaging. "auto": those of a Chebyshev polynomial that shrinks disagreement to a tenth, or
+        of the finite-time polynomial, which ends it, if not more. A number: the best that at most so many rounds can
+        do, with a warning where that is too little.
+      energy: the formula for log ρ, "exact" or "trapezoid".
+      target_acceptance: the acceptance rate that the step size is tuned for.
     """
 
     step_size: Number | None = None
     inverse_mass_matrix: Any = None
     _: KW_ONLY
     target_acceptance: Number = 0.65
-    schedule: Schedule = field(default=Schedule(0), repr=False)  # this and two more: by `resolve`
+    schedule: Schedule = field(default=Schedule(0), repr=False)  # filled in by `resolve`, as are the next two
     factors: Any = field(default=None, repr=False)
     contraction: Number | None = field(default=None, repr=False)
     rounds: int | str = static("auto")
@@ -147,7 +147,7 @@ class DMALA:
             return DMALAState(position, mean, value, gradient, tuning.init(), jnp.zeros((), jnp.int32))
 
         def noise(key: Key) -> MetropolisNoise:
-            return metropolis_noise(key, None, like)  # of mass one: the mass is a matter of the state
+            return metropolis_noise(key, None, like)  # of unit mass: the mass matrix is part of the state
 
         def move(noise: MetropolisNoise, state: DMALAState) -> tuple[DMALAState, DMALAInfo]:
             state = state._replace(gradient=anchored(state))
@@ -177,10 +177,10 @@ class DMALA:
             return moved._replace(adaptation=adaptation, iteration=state.iteration + 1), info
 
         def anchored(state: DMALAState) -> Vector:
-            """g, now and then set to the exact mean: rounding makes Σ g_i walk away from Σ ∇ℓ_i.
+            """Return g, set to the exact mean every thousand iterations: rounding makes Σ g_i walk away from Σ ∇ℓ_i.
 
-            At the start of an iteration, where all that follows hangs on it: agents that live apart must not be free to
-            order two collectives each in its own way.
+            This is at the start of an iteration, where all that follows depends on it: agents in different processes
+            must not be free to order two collectives each in its own way.
             """
             anchoring = neighbors.repeated()
 
@@ -199,10 +199,8 @@ class DMALA:
             agreement = neighbors.repeated()
 
             def agree(found: Adaptation) -> Adaptation:
-                """The mean of the agents' masses, and the root's step size; the mass goes along so that the one waits
-                for the other.
-                """
-                with agreement:
+                """Take the mean of the agents' inverse masses, and the root's step size."""
+                with agreement:  # the mean goes along with the step size, so that one collective waits for the other
                     mean = neighbors.total(found.inverse_mass_matrix) / size
                     (mass, step_size, averaging), _ = neighbors.follow_root(
                         (mean, found.step_size, found.averaging), ()

@@ -33,12 +33,12 @@ Slope = Callable[[Vector], Vector]  # ∇U_i, or an estimate of it
 
 class LangevinNoise(NamedTuple):
     normal: Vector  # ξ_i ~ N(0, I)
-    uniforms: jax.Array | None  # which examples are in the minibatch; None without one
+    uniforms: jax.Array | None  # select the examples of the minibatch; None without one
 
 
 @dataclass(frozen=True, eq=False)
 class GossipLangevin(ABC):
-    """What the four share: settings, gradients, noise. Each adds its state and its update."""
+    """Base class of DESGLD, DESGHMC, DIGing and EXTRA: settings, gradients, noise. Each adds its state and update."""
 
     step_size: Number
     _: KW_ONLY
@@ -92,11 +92,11 @@ class GossipLangevin(ABC):
 
     @abstractmethod
     def start(self, position: Vector, slope: Slope) -> Any:
-        """The first state; `slope` is that of all examples."""
+        """Return the first state; `slope` is ∇U_i over all examples."""
 
     @abstractmethod
     def update(self, state: Any, slope: Slope, normal: Vector, neighbors: Neighbors) -> Any:
-        """The next state, but for its iteration."""
+        """Return the next state, with the iteration number not yet updated."""
 
 
 def _slope(logdensity: LogDensity) -> Slope:
@@ -127,7 +127,7 @@ class DESGLDState(NamedTuple):
 @register_settings
 @dataclass(frozen=True, eq=False)
 class DESGLD(GossipLangevin):
-    """DE-SGLD of Gürbüzbalaban, Gao, Hu and Zhu (2021), with a constant step.
+    """Decentralized stochastic gradient Langevin, DE-SGLD (Gürbüzbalaban, Gao, Hu and Zhu 2021), with a constant step.
 
         ω_i ← [Wω]_i - η ∇U_i(ω_i) + √(2η) ξ_i ,      ξ_i ~ N(0, I)
 
@@ -166,7 +166,7 @@ class DESGHMCState(NamedTuple):
 @register_settings
 @dataclass(frozen=True, eq=False)
 class DESGHMC(GossipLangevin):
-    """DE-SGHMC of Gürbüzbalaban, Gao, Hu and Zhu (2021): underdamped Langevin, the positions mixed, v_i not.
+    """DE-SGHMC of Gürbüzbalaban, Gao, Hu and Zhu (2021): underdamped Langevin; positions are mixed, velocities are not.
 
         v_i ← v_i - η [γ v_i + ∇U_i(ω_i)] + √(2γη) ξ_i ,      ξ_i ~ N(0, I)
         ω_i ← [Wω]_i + η v_i                                  with the new v_i; at first v_i = 0
@@ -208,14 +208,14 @@ class DESGHMC(GossipLangevin):
 class DIGingState(NamedTuple):
     position: Vector  # ω_i
     tracker: Vector  # y_i, which follows the network mean of the ∇U_j
-    slope: Vector  # ∇U_i(ω_i) as it was computed, of its minibatch
+    slope: Vector  # ∇U_i(ω_i) as it was computed, on its minibatch
     iteration: Count
 
 
 @register_settings
 @dataclass(frozen=True, eq=False)
 class DIGing(GossipLangevin):
-    """DIGing-SGLD (Bajwa, Gürbüzbalaban, Kutbay, Zhu and Zulqarnain 2025), on a network that does not change.
+    """DIGing-SGLD (Bajwa, Gürbüzbalaban, Kutbay, Zhu and Zulqarnain 2025): gradient tracking, on a fixed network.
 
         ω_i ← [Wω]_i - η y_i + √(2η) ξ_i ,                    ξ_i ~ N(0, I)
         y_i ← [Wy]_i + ∇U_i(new ω_i) - ∇U_i(old ω_i)          at first y_i = ∇U_i(ω_i)
@@ -253,7 +253,7 @@ class DIGing(GossipLangevin):
 
 class EXTRAState(NamedTuple):
     position: Vector  # ω_i
-    dual: Vector  # q_i, half of all disagreement so far
+    dual: Vector  # q_i, half of the sum of all ω_i - [Wω]_i so far
     iteration: Count
 
 
@@ -269,7 +269,7 @@ class EXTRA(GossipLangevin):
     ω'' = (I + W)ω' - W̃ω - η(∇U(ω') - ∇U(ω)). One round of gossip an iteration, with one vector.
 
     **Known bias**: O(η) of the discretisation, about η|∇²U|/(2m) of the variance, and the agent's own noise, of which q
-    stirs up more than W alone leaves. Without noise all agents would find the same point, so unlike data do not set
+    leaves more than W alone does. Without noise all agents would find the same point, so unlike data do not set
     their means apart. Minibatches add η² times their gradient's variance to the 2η of the noise.
 
     Args:

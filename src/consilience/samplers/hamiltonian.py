@@ -25,7 +25,7 @@ S = TypeVar("S", bound="Hamiltonian")
 
 @dataclass(frozen=True, eq=False)
 class Hamiltonian(ABC):
-    """What the three share: settings, warm-up, one chain on all agents."""
+    """Base class of `NUTS`, `HMC` and `MALA`: their settings, their warm-up, one chain on all agents."""
 
     step_size: Number | None = None
     inverse_mass_matrix: Any = None
@@ -35,7 +35,7 @@ class Hamiltonian(ABC):
     dense_mass: bool = static(False)
 
     name = "hamiltonian"
-    shares: ClassVar[tuple[float, float, float] | None] = None  # of the warm-up's windows
+    shares: ClassVar[tuple[float, float, float] | None] = None  # of the warm-up: see `Schedule.of`
     bias = None
     replicated = True
     common_noise = True
@@ -69,7 +69,7 @@ class Hamiltonian(ABC):
 
     @abstractmethod
     def step(self) -> Callable:
-        """BlackJAX's kernel(key, state, logdensity, step_size, inverse_mass_matrix)."""
+        """Return BlackJAX's kernel(key, state, logdensity, step_size, inverse_mass_matrix)."""
 
     def evaluations(self, info: Any) -> jax.Array:
         return jnp.asarray(info.num_integration_steps, jnp.int32)
@@ -85,15 +85,15 @@ class NUTS(Hamiltonian):
 
     **Known bias**: none.
 
-    During the warm-up, dual averaging finds the step size and windows of draws the mass matrix (BlackJAX's window
+    During the warm-up, dual averaging finds the step size, and windows of draws give the mass matrix (BlackJAX's window
     adaptation, which is Stan's). A setting that is given is not adapted.
 
     Args:
       step_size: ε of the leapfrog steps.
       inverse_mass_matrix: M⁻¹: a number, a vector or a matrix.
-      target_acceptance: what the step size is tuned for.
+      target_acceptance: the acceptance rate that the step size is tuned for.
       dense_mass: adapt a full mass matrix, not a diagonal.
-      max_num_doublings: the longest trajectory has 2 to the power of it leapfrog steps.
+      max_num_doublings: the longest trajectory has 2**max_num_doublings - 1 leapfrog steps.
     """
 
     _: KW_ONLY
@@ -112,7 +112,7 @@ class NUTS(Hamiltonian):
         return lambda *args: kernel(*args, max_num_doublings=self.max_num_doublings)
 
     def evaluations(self, info: Any) -> jax.Array:
-        """By doublings: the k-th has 2^k steps, the last one what is left. Chains double side by side."""
+        """Count leapfrog steps by doublings: the k-th has 2^k, the last what is left. Chains double side by side."""
         doubling = jnp.arange(self.max_num_doublings)
         full = 2**doubling
         last = info.num_trajectory_expansions - 1
@@ -137,7 +137,7 @@ class HMC(Hamiltonian):
       step_size_jitter: j, from 0 up to but not including 1.
       inverse_mass_matrix: M⁻¹: a number, a vector or a matrix.
       num_integration_steps: L.
-      target_acceptance: what the step size is tuned for.
+      target_acceptance: the acceptance rate that the step size is tuned for.
       dense_mass: adapt a full mass matrix, not a diagonal.
     """
 
@@ -181,7 +181,7 @@ class MALA(Hamiltonian):
     Args:
       step_size: ε.
       inverse_mass_matrix: M⁻¹: a number, a vector or a matrix.
-      target_acceptance: what the step size is tuned for; 0.57 is best for many parameters.
+      target_acceptance: the acceptance rate that the step size is tuned for; 0.57 is best for many parameters.
       dense_mass: adapt a full mass matrix, not a diagonal.
     """
 

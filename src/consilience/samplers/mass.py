@@ -1,4 +1,4 @@
-"""Momenta: p ~ N(0, M), with M given by its inverse, as BlackJAX has it.
+"""Momenta p ~ N(0, M) and mass matrices M, given by their inverse as in BlackJAX.
 
 The inverse mass matrix is None (the identity), a number, a vector (a diagonal, in the order in which the parameters'
 leaves are laid end to end) or a dense matrix.
@@ -17,7 +17,7 @@ from .._types import Key, Scalar, Vector
 
 
 def check_mass(sampler: str, inverse_mass: Any) -> Any:
-    """`inverse_mass` as an array; refuses one that is not positive."""
+    """Return `inverse_mass` as an array; refuse one that is not positive."""
     if inverse_mass is None:
         return None
     try:
@@ -34,7 +34,7 @@ def check_mass(sampler: str, inverse_mass: Any) -> Any:
 
 
 def check_mass_dimension(sampler: str, inverse_mass: Any, dimension: int) -> None:
-    """Refuse a mass that is not the model's."""
+    """Refuse a mass matrix that is not of the model's dimension."""
     if inverse_mass is not None and inverse_mass.ndim and len(inverse_mass) != dimension:
         raise ValueError(
             f"{sampler}: inverse_mass_matrix is for {len(inverse_mass)} parameters, the model has {dimension}."
@@ -47,12 +47,12 @@ def _is_positive_definite(matrix: np.ndarray) -> bool:
 
 
 def momentum(key: Key, inverse_mass: Any, like: Vector) -> Vector:
-    """p ~ N(0, M), of the shape and dtype of `like`."""
+    """Draw a momentum p ~ N(0, M) of the shape and dtype of `like`."""
     return momentum_of(jax.random.normal(key, like.shape, like.dtype), inverse_mass)
 
 
 def momentum_of(normal: Vector, inverse_mass: Any) -> Vector:
-    """p ~ N(0, M), made of a standard normal vector."""
+    """Make a momentum p ~ N(0, M) from a standard normal vector."""
     if inverse_mass is None:
         return normal
     inverse_mass = inverse_mass.astype(normal.dtype)
@@ -62,7 +62,7 @@ def momentum_of(normal: Vector, inverse_mass: Any) -> Vector:
 
 
 def velocity(inverse_mass: Any, p: Vector) -> Vector:
-    """M⁻¹p."""
+    """Compute the velocity M⁻¹p."""
     if inverse_mass is None:
         return p
     inverse_mass = inverse_mass.astype(p.dtype)
@@ -70,5 +70,5 @@ def velocity(inverse_mass: Any, p: Vector) -> Vector:
 
 
 def kinetic_energy(inverse_mass: Any, p: Vector) -> Scalar:
-    """½ pᵀM⁻¹p."""
+    """Compute the kinetic energy ½ pᵀM⁻¹p."""
     return 0.5 * jnp.vdot(p, velocity(inverse_mass, p))

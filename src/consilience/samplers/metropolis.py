@@ -1,4 +1,4 @@
-"""What samplers with a momentum and a Metropolis step share: their noise and their info."""
+"""Noise and info that samplers with a momentum and a Metropolis step share."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class MetropolisInfo(NamedTuple):
 
 
 class Unadjusted(NamedTuple):
-    """The info of a sampler whose Metropolis step is off: there is no acceptance to speak of."""
+    """Empty info of a sampler without a Metropolis step: there is no acceptance rate."""
 
 
 def metropolis_noise(key: Key, inverse_mass: Any, like: Vector) -> MetropolisNoise:
-    """A momentum and the logarithm of a uniform number, in the shape and dtype of `like`."""
+    """Draw a momentum of the shape of `like` and the logarithm of a uniform number, in the dtype of `like`."""
     for_momentum, for_uniform = jax.random.split(key)
     log_uniform = -jax.random.exponential(for_uniform, dtype=like.dtype)
     return MetropolisNoise(momentum(for_momentum, inverse_mass, like), log_uniform)

@@ -53,8 +53,8 @@ class Published:
     Args:
       step_size: ε.
       rounds: s: a number, milestones such as `{0: 1, 1000: 5, 2000: 10}`, or a function of the iteration.
-      gradient_tracking: off, g_i and ℵ_i are the agent's own g_loc and a_loc.
-      consensus_step: off, positions are not mixed.
+      gradient_tracking: if False, g_i and ℵ_i are the agent's own g_loc and a_loc.
+      consensus_step: if False, positions are not mixed.
       metropolis_after: the first iteration with a Metropolis step; before it every proposal is taken. None: never one.
       inverse_mass_matrix: M⁻¹. As printed, M enters the momentum draw and nothing else, so M ≠ I changes the
         temperature and does not precondition.
@@ -133,6 +133,6 @@ class Published:
 
 
 def gradient_and_curvature(logdensity: LogDensity, position: Vector, direction: Vector) -> tuple[Vector, Scalar]:
-    """∇ℓ(ω) and pᵀ∇²U(ω)p, from one Hessian-vector product."""
+    """Compute ∇ℓ(ω) and pᵀ∇²U(ω)p from one Hessian-vector product."""
     gradient, product = jax.jvp(jax.grad(logdensity), (position,), (direction,))
     return gradient, -jnp.vdot(direction, product)

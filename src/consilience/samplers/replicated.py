@@ -1,12 +1,12 @@
-"""One chain, held by all agents: what turns a kernel for one machine into one for a network.
+"""Replicated chains: a kernel for one machine, run by all agents of a network as one chain.
 
 Every agent has the same key, the same start, and a log density that is the sum over the network:
 
     log π(ω) = Σ_i ℓ_i(ω) ,    ∇ log π(ω) = Σ_i ∇ℓ_i(ω) ,    both by one exact consensus of (ℓ_i, ∇ℓ_i).
 
 So every agent computes the same chain, and it is exactly the chain that one machine with all data would compute.
-Exactness hangs on the copies staying alike, and rounding is the enemy: agents on different hardware compute the same
-sums and still round differently. Therefore
+Exactness depends on the copies staying alike, and rounding sets them apart: agents on different hardware compute the
+same sums and still round differently. Therefore
 
 - sums go over a tree, which gives every agent the same bits;
 - every iteration ends with the root's state on all agents, so that differences never build up;
@@ -17,8 +17,8 @@ sums and still round differently. Therefore
 They are compared at the end of an iteration, which is enough where no agent waits for another inside of one. Where they
 do, in processes of their own, every sum says for which step it is and where it was evaluated (`total(x, at=w)`): agents
 that have gone different ways could wait for each other for ever, and must be found out at their next message. Hosts
-that share a mesh wait for each other in its own sums, which say nothing: their processors must be of one kind, and that
-is checked before they start.
+that share a mesh wait for each other in its own sums, which carry no such label: their processors must be of one kind,
+and that is checked before they start.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from .adaptation import Adaptation, WindowAdaptation
 from .base import Kernel
 
 MOST_ATTEMPTS = 5
-# Of BlackJAX's infos, where the kernel has them: what agents must agree on, and what a run keeps.
+# Fields of BlackJAX's infos, where the kernel has them: those that agents must agree on, and those that a run keeps.
 DECISIONS = ("is_accepted", "is_divergent", "num_integration_steps", "num_trajectory_expansions")
 KEPT = ("acceptance_rate", "energy", *DECISIONS)
 
@@ -55,15 +55,15 @@ class ReplicatedState(NamedTuple):
 
 
 class Algorithm(NamedTuple):
-    """A kernel for one machine, as BlackJAX has them, with what a warm-up may tune as an argument of its step."""
+    """A kernel for one machine, as in BlackJAX, whose step also takes what a warm-up tunes as an argument."""
 
     init: Callable[[Vector], Any]
     step: Callable[[Key, Any, Any], tuple[Any, Any]]  # (key, state, Adaptation)
-    evaluations: Callable[[Any], jax.Array]  # how often an info's step evaluated the log density, by stages
+    evaluations: Callable[[Any], jax.Array]  # how often the step of an info evaluated the log density, by stages
 
 
 def network_logdensity(local: LogDensity, neighbors: Neighbors) -> LogDensity:
-    """Σ_i ℓ_i: its value and its gradient come from one consensus."""
+    """Return the log density Σ_i ℓ_i of the network: its value and its gradient come from one consensus."""
 
     @jax.custom_vjp
     def logdensity(w: Vector) -> Scalar:
@@ -80,7 +80,7 @@ def network_logdensity(local: LogDensity, neighbors: Neighbors) -> LogDensity:
 
 
 def replicated_kernel(algorithm: Algorithm, neighbors: Neighbors, adaptation: WindowAdaptation | None) -> Kernel:
-    """The kernel that every agent runs alike."""
+    """Build the kernel that every agent runs alike, so that all hold one chain."""
 
     def init(position: Vector) -> ReplicatedState:
         once = neighbors.repeated()
@@ -157,7 +157,7 @@ def _scalars(info: Any) -> dict[str, jax.Array]:
 
 
 def _info(values: dict[str, jax.Array]) -> Any:
-    """A NamedTuple of scalars, as every sampler's info is."""
+    """Make a NamedTuple of scalars, as every sampler's info is."""
     return _info_type(tuple(values))(**values)
 
 
@@ -167,15 +167,14 @@ def _info_type(names: tuple[str, ...]) -> Any:
 
 
 def _digest(moved: Vector, info: dict[str, jax.Array]) -> tuple[Scalar, dict[str, jax.Array]]:
-    """A few numbers that differ between agents whose iterations took different turns: the way that ω has `moved`,
-    projected on a fixed direction without symmetries, and the decisions.
-    """
+    """Return a few numbers that differ between agents whose iterations took different turns."""
+    # The way that ω has `moved`, projected on a fixed direction without symmetries, and the decisions.
     decisions = {name: info[name].astype(jnp.int32) for name in DECISIONS if name in info}
     return projection(moved), {**decisions, "is_finite": jnp.isfinite(moved).all().astype(jnp.int32)}
 
 
 def _is_in_step(apart: tuple[Scalar, dict[str, jax.Array]], position: Vector, before: Vector) -> Flag:
-    """Decisions alike, and moves but for rounding: half of their digits, and the last few of the position's."""
+    """Tell whether agents agree: equal decisions, and moves within √eps of their size plus 16 eps of the position's."""
     distance, decisions = apart
     rounding = float(np.finfo(position.dtype).eps)
     allowed = np.sqrt(rounding) * jnp.abs(position - before).sum() + 16 * rounding * jnp.abs(position).sum()

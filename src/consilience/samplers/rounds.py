@@ -1,4 +1,4 @@
-"""How many rounds of gossip an iteration takes: a number, milestones, or a function of the iteration."""
+"""Number of rounds of gossip in an iteration: a number, milestones, or a function of the iteration."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Rounds = int | Milestones | Callable[[Count], Count]
 
 
 def check_rounds(sampler: str, rounds: Any) -> Rounds:
-    """`rounds` in the form that `rounds_at` takes, hashable; refuses counts below one and a schedule with a gap.
+    """Return `rounds` in the hashable form that `rounds_at` takes; refuse counts below one and a schedule with a gap.
 
     `{0: 1, 1000: 5, 2000: 10}` reads: 1 round from iteration 0 on, 5 from 1000 on, 10 from 2000 on.
     """
@@ -48,7 +48,7 @@ def _check_function(sampler: str, rounds: Callable[[Count], Count]) -> None:
 
 
 def rounds_at(rounds: Rounds, iteration: Count) -> int | jax.Array:
-    """The rounds of iteration `iteration`: a Python number where they never change. A function's are at least one."""
+    """Return the rounds of an iteration: a Python number where they never change; a function's are at least one."""
     if isinstance(rounds, int):
         return rounds
     if callable(rounds):

@@ -1,4 +1,4 @@
-"""Settings: frozen dataclasses, checked where they are written.
+"""Settings of samplers: frozen dataclasses, checked when they are created.
 
 Numbers (step sizes, mass matrices) are leaves of a pytree, so that trying another value compiles nothing anew;
 everything else, marked `static()`, decides which code is compiled.
@@ -16,12 +16,12 @@ T = TypeVar("T")
 
 
 def static(default: Any) -> Any:
-    """A setting that selects code: part of the compiled program's identity."""
+    """Declare a setting that selects code: part of the compiled program's identity."""
     return field(default=default, metadata={"static": True})
 
 
 def register_settings(cls: type[T]) -> type[T]:
-    """Make a dataclass of settings a pytree. Its checks run when it is written, and never while it is traced."""
+    """Make a dataclass of settings a pytree. Its checks run when it is created, and never while it is traced."""
     numbers = [f.name for f in fields(cls) if not f.metadata.get("static")]  # type: ignore[arg-type]
     choices = [f.name for f in fields(cls) if f.metadata.get("static")]  # type: ignore[arg-type]
 
@@ -39,7 +39,7 @@ def register_settings(cls: type[T]) -> type[T]:
 
 
 def check_positive(sampler: str, **settings: Any) -> None:
-    """Refuse what is not one positive, finite number."""
+    """Refuse a setting that is not one positive, finite number."""
     for name, value in settings.items():
         number = real_number(value)
         if number is None or not 0 < number < np.inf:
@@ -47,21 +47,21 @@ def check_positive(sampler: str, **settings: Any) -> None:
 
 
 def real_number(value: Any) -> float | None:
-    """`value` as a float where it is one real number, of whatever library; else None."""
+    """Return `value` as a float if it is one real number, of whatever library; else None."""
     if isinstance(value, bool | str) or np.ndim(value) != 0 or np.asarray(value).dtype.kind not in "iuf":
         return None
     return float(value)
 
 
 def check_flag(sampler: str, **settings: Any) -> None:
-    """Refuse what is neither True nor False."""
+    """Refuse a setting that is neither True nor False."""
     for name, value in settings.items():
         if not isinstance(value, bool):
             raise ValueError(f"{sampler}: {name} = {value!r} must be True or False.")
 
 
 def check_probability(sampler: str, **settings: Any) -> None:
-    """Refuse what is not strictly between 0 and 1."""
+    """Refuse a setting that is not a number strictly between 0 and 1."""
     for name, value in settings.items():
         number = real_number(value)
         if number is None or not 0 < number < 1:

@@ -1,8 +1,8 @@
-"""`cs.sample`, and the parts of it that other runtimes need too.
+"""The function `cs.sample`, and the parts of it that other runtimes need too.
 
-preparing   length, start, what is kept: checked before anything runs
-agreeing    what hosts that share a run must have alike
-drawing     chunks, to where they belong
+preparing   a run's length, start, and what is kept of it: checked before anything runs
+agreeing    checks that hosts that share a run do the same thing
+drawing     the loop that takes chunks of draws to memory or disk
 running     `sample` itself
 """
 

@@ -1,4 +1,4 @@
-"""What hosts that share a run find out of each other before it starts; one host alone agrees with itself."""
+"""Checks, before a run starts, that the hosts that share it do the same thing; one host alone agrees with itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .preparing import Length
 
 
 def check_sharing(hosts: Hosts, sampler: Sampler, out: Any) -> None:
-    """Refuse what hosts cannot do together."""
+    """Refuse a run that several hosts cannot do together."""
     if hosts.count > 1 and isinstance(sampler, OneShot):
         raise ValueError(f"{sampler.name} puts all agents' draws together in one place: run it on one host.")
     if hosts.count > 1 and not sampler.replicated and out is None:
@@ -27,7 +27,7 @@ def check_sharing(hosts: Hosts, sampler: Sampler, out: Any) -> None:
 
 
 def settings_of(network: Network, sampler: Sampler, length: Length, out: Any) -> Table:
-    """What can be compared before anything is loaded or compiled.
+    """Return the settings that hosts can compare before anything is loaded or compiled.
 
     Copies of one chain must be moved alike, and processors of different kinds may round differently: then one host
     would go on where another has ended a trajectory, and wait for ever.
@@ -58,7 +58,7 @@ def check_alike(hosts: Hosts, identity: Table) -> None:
 
 
 def data_of_all(hosts: Hosts, own: range, shards: Sequence[Batch]) -> Table:
-    """What is recorded of all agents' data; refused where that of two hosts is not of one form."""
+    """Return what is recorded of all agents' data; refuse data of two hosts that is not of one form."""
     found = hosts.gather({**describe_data(shards), "first": own.start, "form": form(shards[0])})
 
     def check() -> None:

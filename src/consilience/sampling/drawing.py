@@ -1,4 +1,4 @@
-"""From the first iteration to the last draw: chunks go where they belong, and are looked at on their way."""
+"""The loop from a run's first iteration to its last draw, which checks chunks of draws and stores them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from ..runtimes.traffic import Traffic, price
 from ..samplers import OneShot
 from .preparing import Length
 
-MOST_REDONE = 1e-3  # of all iterations
+MOST_REDONE = 1e-3  # share of all iterations that may be redone
 
 
 def draw(engine: Engine, sink: Sink, hosts: Hosts, length: Length, began: float, label: str) -> Progress:
-    """Run to the end from where the sink's run stands."""
+    """Run the engine to the last draw, from where the sink's run stands."""
     done = sink.progress
     if sink.snapshot is None:
         done = done.sent(engine.start_traffic)
@@ -51,7 +51,7 @@ def draw(engine: Engine, sink: Sink, hosts: Hosts, length: Length, began: float,
 class Piece(NamedTuple):
     chunk: Chunk
     is_kept: bool
-    save: bool = False  # the state after it, whatever the sink thinks of it
+    save: bool = False  # whether to save the state after it, even where the sink would not yet
 
 
 def take(
@@ -63,7 +63,7 @@ def take(
     began: float,
     report: Callable[[int], None],
 ) -> Progress:
-    """Put all pieces where they belong, after `done`; what is reported has been saved before."""
+    """Write all pieces to the sink, after `done`, and return the progress; what is reported has been saved before."""
     before, diverged = done.seconds, None
     with Writer(sink, report) as writer:
         for chunk, is_kept, save in pieces:
@@ -84,7 +84,7 @@ def take(
 
 @contextmanager
 def ending(sink: Sink) -> Iterator[None]:
-    """Whatever happens, the sink is told."""
+    """Tell the sink how the run has ended, complete or interrupted, whatever happens."""
     try:
         yield
     except BaseException:
@@ -94,7 +94,7 @@ def ending(sink: Sink) -> Iterator[None]:
 
 
 def combine(sampler: OneShot, sink: Sink, view: View, network: Network, done: Progress) -> Progress:
-    """Put the agents' own draws together, and look at what comes out."""
+    """Combine the agents' own draws into the posterior's, and put what is kept of these into the sink."""
     own = sink.own_draws()
     combined = sampler.combine(own)
     see = jax.jit(jax.vmap(jax.vmap(jax.vmap(view))))
@@ -103,16 +103,16 @@ def combine(sampler: OneShot, sink: Sink, view: View, network: Network, done: Pr
 
 
 def _exact_sums(network: Network, parts: Sequence[int]) -> Traffic:
-    """Of a sum over the tree, up and down again, for each of `parts`: the bytes of one agent's part."""
+    """Return the traffic of sums over the tree, up and down again; `parts`: bytes of one agent's part of each sum."""
     rounds, messages = price(network, "tree pass")
     return sum((Traffic(2 * rounds, 2 * messages, 2 * messages * part) for part in parts), Traffic())
 
 
 def _divergence(chunk: Chunk, drawn: int) -> str | None:
-    """Where a chain left the numbers, if it did; its draws may stay finite while all it computes has become NaN.
+    """Say where a chain diverged, if it did; its draws may stay finite while all it computes has become NaN.
 
     Args:
-      drawn: the draws before this chunk.
+      drawn: the number of draws before this chunk.
     """
     bad = ~np.isfinite(chunk.positions).all(axis=-1)
     for values in chunk.stats.values():
@@ -123,7 +123,7 @@ def _divergence(chunk: Chunk, drawn: int) -> str | None:
 
 
 def check_in_step(chunk: Chunk, so_far: tuple[int, int]) -> tuple[int, int]:
-    """Redone and all iterations, this chunk's added; stops a run whose agents do not compute alike."""
+    """Add a chunk to the counts of redone and of all iterations; stop a run whose agents do not compute alike."""
     if "redone" not in chunk.stats:
         return so_far
     redone = round(float(chunk.stats["redone"].sum()) * chunk.iterations / len(chunk.stats["redone"]))

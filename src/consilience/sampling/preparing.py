@@ -1,4 +1,4 @@
-"""What a run needs before it starts: its length, where chains start, and what is kept of them; all of it checked."""
+"""Preparation of a run: its length, where its chains start, and what is kept of them; all of it checked."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_SEED = 2**32 - 1
 
 @dataclass(frozen=True)
 class Length:
-    """How long a run is, and of which seed."""
+    """Length of a run (draws, warm-up, chains, thinning) and its seed."""
 
     num_samples: int
     num_warmup: int
@@ -51,7 +51,7 @@ class Prepared:
 
     Attributes:
       starts: where the chains start, (chains, dimension).
-      key: of what is random after that.
+      key: the random key of all that follows.
     """
 
     posterior: Posterior
@@ -74,12 +74,12 @@ def prepare(
     first: int = 0,
     lengths: Sequence[int] = (),
 ) -> Prepared:
-    """Refuse what cannot be run.
+    """Check all that a run is made of, refuse what cannot be run, and return the rest ready for a runtime.
 
     Args:
-      shards: of the agents that live here.
-      first: the first of them.
-      lengths: of all agents' shards, where the longest may be elsewhere.
+      shards: data of the agents that live here.
+      first: number of the first of these agents.
+      lengths: numbers of rows of all agents' shards, where the longest may be elsewhere.
     """
     posterior = posterior.bind(shards[0])
     for_start, for_run = _keys(np.uint32(length.seed), jax.config.jax_default_prng_impl)  # type: ignore[attr-defined]
@@ -96,7 +96,7 @@ def prepare(
 
 
 def _init(posterior: Posterior, init: Any) -> Any:
-    """Where chains start: where the user says, else where the posterior does."""
+    """Return where chains start: where the user says, else where the posterior does."""
     if init is None and posterior.init is None:
         raise ValueError("init is missing: write init=params, the model's parameters, for example init=jnp.zeros(3).")
     return posterior.init if init is None else init
@@ -104,7 +104,7 @@ def _init(posterior: Posterior, init: Any) -> Any:
 
 @partial(jax.jit, static_argnums=1)
 def _keys(seed: jax.Array, generator: str) -> tuple[Key, Key]:
-    """Return the key of the starts and that of all that follows.
+    """Return the random key of the starts and that of all that follows.
 
     The generator is an argument, since jax does not compile anew where its default changes.
     """
@@ -113,8 +113,8 @@ def _keys(seed: jax.Array, generator: str) -> tuple[Key, Key]:
 
 
 def _starts(init: Params | Callable[[Key], Params], key: Key, chains: int) -> tuple[Layout, jax.Array]:
-    """The parameters' layout, and where the chains start: (chains, dimension)."""
-    if not (callable(init) and jax.tree_util.all_leaves([init])):  # a pytree may be callable too, as a network is
+    """Return the parameters' layout, and where the chains start: (chains, dimension)."""
+    if not (callable(init) and jax.tree_util.all_leaves([init])):  # a pytree may be callable too: a neural network is
         layout = Layout.of(init)
         return layout, jnp.asarray(np.tile(layout.ravel_on_host(init), (chains, 1)))
     layout = Layout.of(init(key))
@@ -123,7 +123,7 @@ def _starts(init: Params | Callable[[Key], Params], key: Key, chains: int) -> tu
 
 
 def _check_dims(dims: Mapping[str, Sequence[str]], kept: Layout) -> None:
-    """Refuse names of axes that are not as many as the axes, or are taken."""
+    """Refuse names of axes that are not as many as the axes, repeated, or reserved."""
     for name, shape in zip(kept.names, kept.shapes, strict=True):
         axes = tuple(dims.get(name, ()))
         if name in dims and (len(axes) != len(shape) or len(set(axes)) < len(axes) or set(axes) & set(RESERVED)):
@@ -136,7 +136,7 @@ def _check_dims(dims: Mapping[str, Sequence[str]], kept: Layout) -> None:
 def running_views(
     layout: Layout, posterior: Posterior, sampler: Sampler, moments: Any, watch: Any
 ) -> tuple[View | None, View | None]:
-    """What running moments are taken of, and what is recorded of their mean."""
+    """Return the view that running moments are taken of, and the view of their mean that is recorded."""
     averaged = _averaged_view(layout, posterior, moments)
     if isinstance(sampler, OneShot) and averaged is not None:
         raise ValueError(

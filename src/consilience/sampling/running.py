@@ -1,4 +1,4 @@
-"""`cs.sample`: check everything, then run."""
+"""The function `cs.sample`: check everything, then run."""
 
 from __future__ import annotations
 
@@ -50,17 +50,17 @@ def sample(
     progress: bool | str = True,
     runtime: Runtime | None = None,
 ) -> Run:
-    """Sample one posterior over a network, no agent seeing another's data.
+    """Sample one posterior over a network of agents, none of which sees another's data.
 
     Args:
-      posterior: what is sampled.
+      posterior: the posterior to sample.
       shards: one pytree of data per agent, as `cs.shard` gives them, or a function of an agent's number that gives its
         own: where several hosts share a run, it is called for the agents of this host only.
-      network: who may talk to whom.
-      sampler: how: `cs.nuts()` where nothing speaks against it.
+      network: which agents may talk to each other.
+      sampler: the sampler to use: `cs.nuts()` where nothing speaks against it.
       num_samples: kept draws per chain.
-      init: where all agents start: the parameters, or a jax function of a key that gives them, another for every chain.
-        May be left out where the posterior brings its own.
+      init: where all agents start: the parameters, or a jax function that gives them from a random key, a new one for
+        every chain. May be left out where the posterior brings its own.
       num_warmup: iterations before the first kept one. Samplers that tune themselves do it here.
       num_chains: independent chains, run side by side.
       thin: iterations per kept draw.
@@ -71,7 +71,7 @@ def sample(
         They take no memory that grows with the draws; `run.moments` has them.
       watch: a jax function of the running mean of what `moments` names, that gives a dict of numbers. They are recorded
         with every draw, as `run.stats`: how an estimate settles, for example the accuracy of the predictive so far.
-      out: a folder. Draws go there as they come, instead of staying in memory, and a killed run can be gone on with.
+      out: a folder. Draws go there as they come, instead of staying in memory, and a killed run can be resumed.
       resume: go on with the run in `out`: after a crash, or for more draws. The draws are those that one uninterrupted
         run would have given. Where there is no run yet, one is started.
       progress: show a bar; a string is its label.
@@ -95,7 +95,7 @@ def sample(
     )
     posterior, layout, positions, sampler, view = ready.posterior, ready.layout, ready.starts, ready.sampler, ready.view
     averaged, watched = hosts.together(lambda: running_views(layout, posterior, sampler, moments, watch))
-    # What a one-shot sampler draws first are not the posterior's draws: they are looked at once they are combined.
+    # What a one-shot sampler draws first are not the posterior's draws: `view` is for the combined ones.
     drawn = View.of(layout) if isinstance(sampler, OneShot) else view
     engine = runtime.engine(
         posterior,
@@ -120,8 +120,8 @@ def sample(
         if isinstance(sampler, OneShot) and done.combined < done.drawn:
             done = combine(sampler, sink, view, network, done)
             sink.save(done, engine.snapshot() if out else {})
-        hosts.wait()  # for the draws of the others
-    hosts.wait()  # for the first to have said so
+        hosts.wait()  # for the other hosts' draws
+    hosts.wait()  # for the first host to have recorded the end
     known: dict[str, Any] = {
         "sampler": sampler,
         "network": network,
@@ -160,7 +160,7 @@ def _store(
     sampler: Sampler,
     drawn: View,
 ) -> Store:
-    """The run's folder, opened; `own`: the agents on this host."""
+    """Open the run's folder; `own`: the agents on this host."""
     hosts = runtime.hosts
     store = Store if hosts.count == 1 else partial(SharedStore, hosts, None if sampler.replicated else own)
     return store(
@@ -176,7 +176,7 @@ def _store(
 
 
 def _check_arguments(posterior: Any, network: Any, sampler: Any, out: Any, resume: bool) -> None:
-    """Refuse what is easily passed by mistake."""
+    """Refuse arguments that are easily passed by mistake."""
     for name, value, kind, fix in (
         ("posterior", posterior, Posterior, "cs.Posterior(log_prior, log_likelihood)"),
         ("network", network, Network, "cs.Network.from_networkx(graph) or cs.Network.ring(5)"),

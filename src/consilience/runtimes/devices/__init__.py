@@ -1,7 +1,7 @@
-"""`devices`: agents on a mesh of devices, of this host or of many.
+"""The runtime `devices`: agents on a mesh of devices, of this host or of many.
 
 placement   which device holds which agents, and which rows devices exchange
-neighbors   the twin of `Neighbors`: sums by the mesh's own reduction, gossip by `ppermute`
+neighbors   `Neighbors` on a mesh: sums by the mesh's own reduction, gossip by `ppermute`
 arrays      arrays over the mesh, by agents outside and by lanes inside
 mesh        the engine
 """
@@ -23,7 +23,7 @@ from .placement import agents_per_group
 
 @dataclass(frozen=True)
 class Devices:
-    """`runtime=cs.Devices()`: agents live on all devices that jax has, several to each where there are more of them.
+    """A runtime with agents on all devices that jax has, several to each where there are more: `runtime=cs.Devices()`.
 
     The chain is that of the default runtime, but for how sums round. Agents that gossip talk to neighbouring devices
     only; exact sums are the mesh's own reduction.
@@ -32,11 +32,11 @@ class Devices:
     them, sees to that, or your own `jax.distributed.initialize`. Every host then needs the data of its own agents only
     (`shards=` may be a function of an agent's number), and `out=` must be a folder that all hosts see.
 
-    More devices than agents are left idle, and so may some be where there are more than 256 of both: from 512 agents on
-    they stay together in groups, 256 to 511 of them, on whatever devices, since their draws share files.
+    Devices beyond the number of agents are idle, and others may be where there are more than 256 of both: from 512
+    agents on, these stay together in 256 to 511 groups, on whatever devices, since the draws of a group share files.
 
     Args:
-      devices: so many of the devices, or these; None: all, on all hosts.
+      devices: number of devices to use, or a list of them; None: all, on all hosts.
     """
 
     devices: int | Sequence[jax.Device] | None = None
@@ -57,13 +57,13 @@ class Devices:
 
     @classmethod
     def cluster(cls, coordinator: str | None = None, hosts: int | None = None, host: int | None = None) -> Devices:
-        """All devices of several hosts; called by each of them, before anything else is done with jax.
+        """Use all devices of several hosts; every host calls this before anything else is done with jax.
 
         Args:
           coordinator: address of the first host, `name:port`; left out, with the others, where the cluster tells: under
             SLURM, Open MPI or Kubernetes.
-          hosts: how many there are.
-          host: which one this is, 0 ... hosts - 1.
+          hosts: number of hosts.
+          host: which of them this is, 0 ... hosts - 1.
         """
         join(coordinator, hosts, host)
         return cls()
@@ -73,11 +73,11 @@ class Devices:
         return Hosts.all()
 
     def agents(self, size: int) -> range:
-        """Those of a network of this size that live on this host."""
+        """Return which agents of a network of this size live on this host."""
         return self._arrays(size).own
 
     def agents_per_file(self, size: int) -> int | None:
-        """Whose draws are stored together, so that no two hosts ever write to one file."""
+        """Return how many agents' draws share a file, such that no two hosts ever write to one file."""
         return agents_per_group(size)
 
     def engine(self, posterior: Any, layout: Any, shards: Any, network: Any, *rest: Any, **views: Any) -> DeviceMesh:

@@ -1,7 +1,4 @@
-"""Arrays over a mesh: put there from what this host has, and read back as far as it is here.
-
-Outside, arrays are by agents; on the mesh they are by lanes, and lanes without an agent are added and taken away here.
-"""
+"""Arrays over a mesh: by agents outside, by lanes on the mesh; lanes without an agent are added and removed here."""
 
 from __future__ import annotations
 
@@ -23,9 +20,11 @@ from .placement import Placement, agents_per_group
 
 @dataclass(frozen=True)
 class MeshArrays:
-    """Args:
-    devices: of all hosts, those of one host side by side.
-    size: of the network, in which every device has a group of agents at least.
+    """Arrays over a mesh of devices: put there from what this host has, and read back as far as they are here.
+
+    Args:
+      devices: devices of all hosts, those of one host side by side.
+      size: number of agents on the network; every device has a group of them at least.
     """
 
     devices: tuple[jax.Device, ...]
@@ -41,7 +40,7 @@ class MeshArrays:
 
     @cached_property
     def own(self) -> range:
-        """The agents on this host."""
+        """Range of the agents on this host."""
         agents = [agents for agents, is_here in zip(self.placement.agents, self._is_here, strict=True) if is_here]
         return range(agents[0].start, agents[-1].stop)
 
@@ -57,33 +56,33 @@ class MeshArrays:
         return NamedSharding(self.mesh, spec)
 
     def everywhere(self, tree: Any) -> Any:
-        """The same on all devices."""
+        """Put a pytree on all devices, the same on each."""
         return jax.tree.map(lambda leaf: _of_numbers(lambda values: self.put(values, None), leaf), tree)
 
     def put(self, values: Any, axis: int | None) -> jax.Array:
-        """What all hosts have alike, of all lanes along `axis`; None: of all devices alike."""
+        """Put what all hosts have alike on the mesh, by lanes along `axis`; None: the same on all devices."""
         values = _canonical(values)
         return jax.make_array_from_callback(values.shape, self.sharding(spec(axis)), lambda index: values[index])
 
     def put_agents(self, values: np.ndarray, axis: int | None) -> jax.Array:
-        """What all hosts have alike, of all agents along `axis`."""
+        """Put what all hosts have alike, by agents along `axis`, on the mesh; None: the same on all devices."""
         return self.put(values if axis is None else np.take(values, self.placement.source, axis), axis)
 
     def form(self, agents: Any, axis: int | None) -> jax.ShapeDtypeStruct:
-        """Of an array whose form by agents is known."""
+        """Return the form (shape, dtype, sharding) on the mesh of an array whose form by agents is known."""
         shape = list(agents.shape)
         if axis is not None:
             shape[axis] = len(self.placement.source)
         return jax.ShapeDtypeStruct(tuple(shape), agents.dtype, sharding=self.sharding(spec(axis)))
 
     def put_own(self, values: np.ndarray) -> jax.Array:
-        """Of the agents on this host, along the first axis: the other hosts have those of theirs."""
+        """Put this host's agents, along the first axis, on the mesh, while the other hosts put theirs."""
         rows = _canonical(values)[self.placement.source[self._lanes_here] - self.own.start]
         shape = (len(self.placement.source), *rows.shape[1:])
         return jax.make_array_from_process_local_data(self.sharding(spec(0)), rows, shape)
 
     def read(self, array: jax.Array) -> np.ndarray:
-        """Of the agents on this host, where it is by agents, else all of it."""
+        """Read an array's part of the agents on this host or, where it is not by agents, all of it."""
         axis = axis_of(array)
         if axis is None:
             return np.asarray(array.addressable_data(0))
@@ -93,7 +92,7 @@ class MeshArrays:
 
 
 def chosen_devices(devices: Sequence[jax.Device], size: int) -> tuple[jax.Device, ...]:
-    """As many of them as there are groups of agents to go round: of every host its share of them, at most."""
+    """Choose devices, at most as many as there are groups of agents: of every host its share of them, at most."""
     hosts = sorted({device.process_index for device in devices})
     if len(hosts) < jax.process_count():
         raise ValueError(
@@ -112,7 +111,7 @@ def chosen_devices(devices: Sequence[jax.Device], size: int) -> tuple[jax.Device
 
 
 def spec(axis: int | None) -> P:
-    """Along which axis an array is spread over the devices; None: it is the same everywhere."""
+    """Return the partition of an array that is spread over the devices along `axis`; None: the same everywhere."""
     return P() if axis is None else P(*[None] * axis, DEVICES)
 
 
@@ -121,19 +120,19 @@ def is_spec(tree: Any) -> bool:
 
 
 def axis_of(array: Any) -> int | None:
-    """The other way round, of an array or of its form."""
+    """Find the axis along which an array, or its form, is spread over the devices; None: the same everywhere."""
     assert isinstance(array.sharding, NamedSharding)
     return next((axis for axis, name in enumerate(array.sharding.spec) if name == DEVICES), None)
 
 
 def _of_numbers(function: Any, leaf: Any) -> jax.Array:
-    """A function of arrays of numbers, of a leaf that may be one of keys."""
+    """Apply a function of arrays of numbers to a leaf that may be an array of random keys."""
     if isinstance(leaf, jax.Array) and is_key(leaf):
         return jax.random.wrap_key_data(function(jax.random.key_data(leaf)), impl=jax.random.key_impl(leaf))
     return function(leaf)
 
 
 def _canonical(values: Any) -> np.ndarray:
-    """As jax would hold it."""
+    """Return values as a numpy array of the dtype in which jax would hold it."""
     array = np.asarray(values)
     return array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)

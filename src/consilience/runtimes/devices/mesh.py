@@ -1,10 +1,10 @@
-"""`devices`: agents on a mesh of devices, several to each where there are more of them than devices.
+"""The engine of the runtime `devices`: agents on a mesh, several to a device where there are more of them.
 
 The loop is that of `simulate`. `jax.shard_map` runs it on every device, over the lanes of the agents there, and the
 link of a lane reaches those on other devices. A replicated chain has one copy a device, moved by all of them alike.
 
 Runs are the same ones as in `simulate`: what is stored of them is by agents, not by lanes or devices, and they can be
-gone on with on another mesh. Only sums round otherwise.
+continued on another mesh. Only the rounding of sums differs.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from .placement import Placement, Wiring, wire
 
 @dataclass(frozen=True)
 class Place:
-    """What compiled code knows of a mesh, and its trace as lanes does not."""
+    """The mesh and its wiring: compiled code depends on them, and its trace as lanes does not show them."""
 
     arrays: MeshArrays
     partners: Any
-    shapes: Any  # of the lists
+    shapes: Any  # of the arrays in the wiring's lists
     root: int
 
 
 class DeviceMesh(Engine):
-    """A run on a mesh, at its start.
+    """The engine of a run on a mesh of devices; when made, it is at the start.
 
     Args:
-      shards: of the agents on this host.
+      shards: the shards of the agents on this host.
       posterior ... watched: as of a `Simulation`.
     """
 
@@ -102,17 +102,17 @@ class DeviceMesh(Engine):
         self.begin()
 
     def _trace(self, positions: jax.Array) -> Traced:
-        """As lanes of one device: the run is the same one on every mesh."""
+        """Trace the run as lanes of one device: it is the same one on every mesh."""
         self._positions = self.arrays.everywhere(positions)
         return trace(self._model_of_lanes, self._lanes, positions, self._charge_start, self._read_off)
 
     def _to_compile(self) -> tuple[Callable[..., Any], None]:
-        """Each device moves lanes of its own: what was traced is not what it runs."""
+        """Return the start alone: each device moves lanes of its own, and what was traced is not what it runs."""
         return partial(start_all, self.model), None
 
     @property
     def _agent_axis(self) -> int | None:
-        """Of state and moments."""
+        """Axis of agents in state and moments; None where all agents share one copy."""
         return None if self.model.one_copy else 1
 
     def _placed(self, state: Any, moments: Accumulated | None) -> tuple[Any, Accumulated | None]:
@@ -126,15 +126,15 @@ class DeviceMesh(Engine):
         return state, moments
 
     def _jitted(self, name: str, function: Callable[..., Any], **options: Any) -> Any:
-        """On every device, each with its part of what is by agents."""
+        """Return `function` jitted to run on every device, each with its part of what is by agents."""
         ins, outs = getattr(self._specs, name)
         on_mesh = on_every_device(function, self.arrays.mesh, ins, outs)
-        # Said again, since a mesh of one device would do with any.
+        # Shardings are given again, since on a mesh of one device jax would take any.
         return jax.jit(on_mesh, out_shardings=jax.tree.map(self.arrays.sharding, outs, is_leaf=is_spec), **options)
 
     @property
     def _specs(self) -> Compiled:
-        """How the arguments of the functions, and what they return, lie on the mesh."""
+        """Partitions over the mesh of the compiled functions' arguments, and of what they return."""
         alike: Any = spec(None)
         by_lane: Any = spec(0)
         by_agent: Any = spec(self._agent_axis)
@@ -181,7 +181,7 @@ def _check_alike(codes: list[str]) -> None:
 
 
 def mean_of_all(placement: Placement, x: jax.Array) -> jax.Array:
-    """Over all agents, of what has a device's lanes before its last axis."""
+    """Return the mean over all agents of an array that has a device's lanes along the axis before the last."""
     counts = jnp.array([len(agents) for agents in placement.agents])
     is_agent = jnp.arange(placement.lanes) < counts[lax.axis_index(DEVICES)]
     own = jnp.where(is_agent[:, None], x, jnp.zeros_like(x)).sum(axis=-2, keepdims=True)

@@ -1,4 +1,4 @@
-"""The twin of `Neighbors` on a mesh: agents are lanes of a device, and devices are shards under `jax.shard_map`."""
+"""`Neighbors` on a mesh: agents are lanes of a device, and devices are shards under `jax.shard_map`."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ T = TypeVar("T")
 
 
 class DeviceNeighbors(LaneNeighbors):
-    """One lane's link to the others on its device, and on all others.
+    """One agent's link to the others on its device, and on all other devices.
 
     Args:
-      wiring: with this device's part of the lists.
-      root: of the spanning tree.
-      one_copy: the lanes of a device share one state. Devices have a copy each, and follow the root's.
+      wiring: how devices exchange rows, with this device's part of the lists.
+      root: root of the spanning tree.
+      one_copy: whether the lanes of a device share one state. Devices then have a copy each, and follow the root's.
     """
 
     axes = (AGENTS, DEVICES)
@@ -42,7 +42,7 @@ class DeviceNeighbors(LaneNeighbors):
         return take(self._wiring.lists.agent, lax.axis_index(AGENTS))
 
     def _rows(self, leaf: jax.Array) -> jax.Array:
-        """Those of this device's lanes, and after them those that neighbouring devices send."""
+        """Gather the rows of this device's lanes, and after them those that neighbouring devices send."""
         own = lax.all_gather(leaf, AGENTS)
         received = [
             lax.ppermute(take(own, outgoing), DEVICES, partners)
@@ -73,12 +73,12 @@ class DeviceNeighbors(LaneNeighbors):
 
     @property
     def _is_agent(self) -> jax.Array:
-        """Whether this lane has an agent of its own."""
+        """Tell whether this lane has an agent of its own."""
         return self.index < self.size
 
 
 def _of_device(leaf: jax.Array, device: int) -> jax.Array:
-    """One device's `leaf`, on all of them: the sum of it and of zeros."""
+    """Return one device's `leaf` on all of them, as the sum of it and of zeros."""
     if is_key(leaf):
         return jax.random.wrap_key_data(_of_device(jax.random.key_data(leaf), device), impl=jax.random.key_impl(leaf))
     if leaf.dtype == bool:

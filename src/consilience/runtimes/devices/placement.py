@@ -1,4 +1,4 @@
-"""Which device holds which agents, and which of their rows go to which other device.
+"""Placement of agents on devices, and the rows that devices send to each other.
 
 Every device has the same number of lanes, for an agent each. Where agents do not divide evenly, some devices have lanes
 without one: they repeat their device's first agent and are left out of all results.
@@ -25,21 +25,21 @@ from ...consensus.edges import Block
 from ...network import Network
 
 nx: Any = LazyModule("networkx")
-LEAST_GROUPS = 256  # where there are as many agents; fewer than twice as many
+LEAST_GROUPS = 256  # if there are as many agents; there are always fewer than twice as many
 
 
 def agents_per_group(size: int) -> int:
-    """Agents that stay together on whatever devices: their draws share files."""
+    """Return how many agents stay together on whatever devices: their draws share files."""
     return max(1, size // LEAST_GROUPS)
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Agents in their order, in groups, dealt evenly to devices.
+    """Placement of agents on devices: in their order, in groups, dealt evenly.
 
     Args:
-      size: of the network.
-      devices: at most one for each group.
+      size: number of agents on the network.
+      devices: number of devices, at most one for each group.
     """
 
     size: int
@@ -47,7 +47,7 @@ class Placement:
 
     @cached_property
     def agents(self) -> tuple[range, ...]:
-        """Of every device."""
+        """Range of the agents on every device."""
         width = agents_per_group(self.size)
         groups = np.array_split(np.arange(0, self.size, width), self.devices)
         firsts = [int(group[0]) for group in groups]
@@ -55,28 +55,28 @@ class Placement:
 
     @property
     def lanes(self) -> int:
-        """Of every device."""
+        """Number of lanes of every device."""
         return max(map(len, self.agents))
 
     @cached_property
     def is_agent(self) -> np.ndarray:
-        """(devices · lanes,): which lanes have an agent of their own."""
+        """Mask (devices · lanes,) of the lanes that have an agent of their own."""
         return (np.arange(self.lanes) < np.array([len(agents) for agents in self.agents])[:, None]).ravel()
 
     @cached_property
     def source(self) -> np.ndarray:
-        """(devices · lanes,): the agent whose data and state a lane has."""
+        """Array (devices · lanes,) of the agent whose data and state each lane has."""
         lanes = np.arange(self.lanes)
         return np.concatenate([np.where(lanes < len(own), own.start + lanes, own.start) for own in self.agents])
 
     def home(self, agent: int) -> tuple[int, int]:
-        """An agent's device, and its lane there."""
+        """Return an agent's device, and its lane there."""
         device = next(device for device, agents in enumerate(self.agents) if agent in agents)
         return device, agent - self.agents[device].start
 
 
 class DeviceLists(NamedTuple):
-    """What the lanes of a device need to know, all devices' laid end to end along the first axis."""
+    """Edges, agents and outgoing rows of the lanes of a device, all devices' laid end to end along the first axis."""
 
     edges: EdgeLists  # of the device's own lanes; a row is one of theirs, or one of those that were received
     agent: AnyArray  # of each lane; the number of agents, or more, where it has none
@@ -84,14 +84,14 @@ class DeviceLists(NamedTuple):
 
 
 class Wiring(NamedTuple):
-    """How devices exchange rows."""
+    """The exchange of rows between devices in a round of gossip."""
 
     lists: DeviceLists
     partners: tuple[tuple[tuple[int, int], ...], ...]  # by colour: (from, to), both ways
 
 
 def wire(network: Network | None, placement: Placement) -> Wiring:
-    """Of the network's edges; None: nobody gossips."""
+    """Return the exchange of rows between devices for a network's edges; None: nobody gossips."""
     agent = np.where(placement.is_agent, placement.source, placement.size + np.arange(len(placement.source)))
     if network is None:
         nothing = EdgeLists((), np.tile(np.arange(placement.lanes), placement.devices))
@@ -113,7 +113,7 @@ def wire(network: Network | None, placement: Placement) -> Wiring:
 
 
 def _links(network: Network, placement: Placement) -> dict[tuple[int, int], list[int]]:
-    """For two devices with an edge between their agents: those agents of the first one, ascending."""
+    """Find, for every two devices with an edge between their agents, those agents of the first one, ascending."""
     home = np.concatenate([np.full(len(own), device) for device, own in enumerate(placement.agents)])
     found: dict[tuple[int, int], set[int]] = {}
     for a, b in network.edges:
@@ -124,7 +124,7 @@ def _links(network: Network, placement: Placement) -> dict[tuple[int, int], list
 
 
 def _matchings(pairs: Iterable[tuple[int, int]]) -> list[list[tuple[int, int]]]:
-    """The pairs of neighbouring devices, both ways, by colour: in each, a device occurs in one pair at most."""
+    """Sort pairs of neighbouring devices, both ways, by colour: in each, a device occurs in one pair at most."""
     graph = nx.Graph(sorted(pair for pair in pairs if pair[0] < pair[1]))
     colors = nx.greedy_color(nx.line_graph(graph)) if graph.number_of_edges() > 1 else dict.fromkeys(graph.edges, 0)
     found: list[list[tuple[int, int]]] = [[] for _ in range(max(colors.values(), default=-1) + 1)]
@@ -140,7 +140,7 @@ def _rows_at(
     offsets: Sequence[int] | np.ndarray,
     device: int,
 ) -> dict[int, int]:
-    """Where on a device an agent's row stands: its own agents', and after them those received, colour by colour."""
+    """Find each agent's row on a device: its own agents' rows, and after them those received, colour by colour."""
     rows = {agent: lane for lane, agent in enumerate(placement.agents[device])}
     for color, offset in zip(colors, offsets, strict=True):
         for there, here in color:
@@ -150,7 +150,7 @@ def _rows_at(
 
 
 def _edges(network: Network, placement: Placement, rows: Sequence[dict[int, int]]) -> EdgeLists:
-    """Every device's lists, with blocks of equal size on all of them: what is missing flows from lane 0 to itself."""
+    """Return every device's edge lists, with blocks of equal size: what is missing flows from lane 0 to itself."""
     whole = edge_lists(network)
     blocks, laid = [], np.zeros((placement.devices, placement.lanes), int)
     first = 0

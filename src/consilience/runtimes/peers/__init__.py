@@ -1,1 +1,1 @@
-"""Agents as processes of their own, on machines of their own."""
+"""The peers runtime: every agent is a process of its own, on a machine of its own."""

@@ -1,8 +1,8 @@
-"""What every agent says of itself, known to all: signed cards that neighbours pass on.
+"""Board of signed cards, on which every agent describes itself, and which neighbours pass on until all know them.
 
 Each agent has one card, and keeps the newest it has seen of every other agent's. A new one is passed on to the
 neighbours, and a neighbour that appears is shown them all. So all agents come to know all cards, over whatever links
-there are, and lost messages do no harm: the cards are shown again with every pulse.
+there are, and lost messages do no harm: every agent shows a new revision of its card with every pulse.
 
 A card is signed with its agent's key, under a certificate of the run's authority: nobody can write another's. Cards of
 one agent are ordered by *incarnation*, which grows each time it is started, and *revision*.
@@ -26,31 +26,31 @@ from typing import Any
 from .certificates import Identity, Untrusted, Verifier
 from .mailbox import is_said
 
-PULSE = 1.0  # seconds between two showings
-ASLEEP = 3 * PULSE  # without one
+PULSE = 1.0  # seconds after which an agent shows its card again
+ASLEEP = 3 * PULSE  # seconds without a pulse after which this process has been asleep
 LENGTHS = struct.Struct("<III")
 LARGEST = 1 << 20  # bytes of a card
-LONGEST_WISH = 500  # characters
-MOST_WAITING = 10_000
+LONGEST_WISH = 500  # characters of a wish to stop
+MOST_WAITING = 10_000  # cards to be shown to a neighbour
 
 log = logging.getLogger("consilience.peers")
 
 
 @dataclass(frozen=True)
 class Card:
-    """What an agent says of itself.
+    """An agent's description of itself: where it is in the run, what it runs, and what it wants.
 
     Attributes:
-      epoch: the meeting it is at, or was at last.
+      epoch: number of the meeting it is at, or was at last.
       phase: joining, ready (to start in this epoch), running, done (with all draws on disk), complete (so are all
         others), stopped, failed.
       bases: the iterations it could go back to when this epoch began, besides the start.
       attempt: how often agents that had taken different turns have started anew with other random numbers.
       without: the agents that this one gives up; they are left out when more than half of all agents do.
-      stop: whether all should end, and be gone on with later.
-      key: a public key of this epoch, for masks.
-      identity: what all agents must have alike, as text by name.
-      report: how it is, for people.
+      stop: why all agents should end, to be resumed later; empty: they should not.
+      key: a public key of this epoch, for masks; hexadecimal.
+      identity: facts in which all agents must agree, as text by name.
+      report: its progress and its links, for people.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Card:
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> Card:
-        """Refuses, by a ValueError, what is not a card."""
+        """Read a card, and refuse what is not one by a ValueError."""
         try:
             found = json.loads(raw)
         except (ValueError, RecursionError) as error:
@@ -94,7 +94,7 @@ class Card:
             raise ValueError("a card with bases that are no iterations")
         if not re.fullmatch(r"(?:[0-9a-f]{64})?", found["key"]):
             raise ValueError("a card with a key that is none")
-        # For people, who may be shown it as it is: what is not known, or not of its kind, is left out.
+        # The report may be shown to people as it is: entries that are unknown, or of a wrong type, are left out.
         found["report"] = {
             name: value for name, value in found["report"].items() if name in _REPORT and _REPORT[name](value)
         }
@@ -109,7 +109,7 @@ _KINDS: dict[str, type] = {
     "identity": dict,
     "report": dict,
 }
-_MOST = {"epoch": 2**32, "attempt": 2**31}  # as messages of rounds have it, and random keys
+_MOST = {"epoch": 2**32, "attempt": 2**31}  # limits of the header of messages, and of what random keys are made from
 
 
 def _printable(text: str) -> str:
@@ -141,19 +141,19 @@ _REPORT: dict[str, Callable[[Any], bool]] = {
 
 
 class Board:
-    """All agents' cards, as one agent knows them.
+    """One agent's copy of all agents' cards, kept up to date with its neighbours.
 
     Args:
-      identity: of this agent.
-      verifier: believes cards under certificates of the run's authority.
-      names: of all agents.
-      neighbors: names of those to show cards to.
+      identity: this agent's key and certificate.
+      verifier: checks that cards are signed under certificates of the run's authority.
+      names: names of all agents.
+      neighbors: names of the agents to show cards to.
       show: sends a card to a neighbour.
       changed: called after another's card has changed, and with every pulse, without the lock.
-      report: how this agent is, asked for with every pulse.
+      report: returns the report for this agent's card; called with every pulse.
 
     Attributes:
-      refused: cards that were not believed, by who showed them.
+      refused: how many cards have been refused, by who showed them.
     """
 
     def __init__(
@@ -180,14 +180,14 @@ class Board:
         self._put(self.own)
 
     def open(self) -> None:
-        """Start to show cards: once the links are there."""
+        """Start to show cards to the neighbours; to be called once the links are there."""
         self._threads = [threading.Thread(target=self._deliver, args=(name,), daemon=True) for name in self._neighbors]
         self._threads.append(threading.Thread(target=self._pulse, daemon=True))
         for thread in self._threads:
             thread.start()
 
     def close(self) -> None:
-        """Show what is still to be shown, and no more."""
+        """Show the cards that are still waiting to be shown, then stop."""
         self._closed = True
         for to_show in self._to_show.values():
             with contextlib.suppress(queue.Full):
@@ -195,10 +195,10 @@ class Board:
         for thread in self._threads:
             thread.join(timeout=2 * PULSE)
 
-    # --- this agent's own ------------------------------------------------------------------------------
+    # --- this agent's own card -------------------------------------------------------------------------
 
     def update(self, **changes: Any) -> Card:
-        """A new revision of this agent's card."""
+        """Make a new revision of this agent's card, with these fields changed, and show it to the neighbours."""
         with self._lock:
             self.own = replace(self.own, revision=self.own.revision + 1, **changes)
             self._put(self.own)
@@ -211,36 +211,36 @@ class Board:
         self._raw[card.name] = _framed(body, self._identity.sign(body), self._identity.certificate)
         self._cards[card.name], self._seen[card.name] = card, time.monotonic()
 
-    # --- all ---------------------------------------------------------------------------------------------
+    # --- all agents' cards -------------------------------------------------------------------------------
 
     @property
     def cards(self) -> dict[str, Card]:
-        """The newest of every agent that has been heard of."""
+        """The newest card of every agent that has been heard of, by name."""
         with self._lock:
             return dict(self._cards)
 
     def silence(self, name: str) -> float:
-        """Seconds since an agent was heard of, over whatever way."""
+        """Return the seconds since an agent was heard of, over whatever links."""
         with self._lock:
             now = time.monotonic()
             if now - self._seen[self.own.name] > ASLEEP:
-                return 0.0  # this process itself has been asleep, and has yet to hear what there is to hear
+                return 0.0  # this process itself has been asleep, and has yet to read what has come meanwhile
             return now - self._seen[name] if name in self._seen else float("inf")
 
     def wait(self, seconds: float) -> None:
-        """Until a card changes, at most so long."""
+        """Wait until a card changes, for so many seconds at most."""
         with self._lock:
             self._lock.wait(seconds)
 
     def greet(self, neighbor: str) -> None:
         """Show all cards to a neighbour that has just come."""
         with self._lock:
-            cards = list(self._raw.values())  # its own first: what it is at now goes before what it has heard
+            cards = list(self._raw.values())  # this agent's own comes first, then those it has heard of
         for raw in cards:
             self._later(neighbor, raw)
 
     def arrive(self, sender: str, raw: bytes) -> None:
-        """A card that a neighbour shows, its own or another's."""
+        """Check a card that a neighbour shows, its own or another's; keep it and pass it on if it is new."""
         try:
             card = self._believed(raw)
         except (ValueError, RecursionError) as reason:
@@ -254,7 +254,7 @@ class Board:
             if known is not None and card.age <= known.age:
                 return
             if card.name == self.own.name:
-                # Of an earlier life: this one is to count as younger, whatever the clock says.
+                # From an earlier start of this agent: this start must count as newer, whatever the clock says.
                 self.own = replace(self.own, incarnation=card.incarnation + 1)
                 self._put(self.own)
                 self._lock.notify_all()
@@ -291,7 +291,7 @@ class Board:
             log.debug("a card is shown at the next pulse: there are too many")
 
     def _deliver(self, neighbor: str) -> None:
-        """From a thread for each: neither those that bring cards in nor the other neighbours wait for a slow link."""
+        """Send a neighbour its cards, in its own thread: neither readers nor other neighbours wait for a slow link."""
         while (raw := self._to_show[neighbor].get()) is not None:
             try:
                 self._show(neighbor, raw)

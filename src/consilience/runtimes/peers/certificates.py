@@ -1,7 +1,7 @@
-"""Who is who in a run: a private authority, the agents' certificates, and what they sign.
+"""Certificates of a run: a private authority, the agents' certificates, and signatures made with them.
 
 The authority is made for one run and signs one certificate for each agent, with the agent's name as common name. The
-same key and certificate are used for the links, mutual TLS, and for what an agent signs itself.
+same key and certificate are used for the links (mutual TLS) and for what an agent signs itself.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ except ModuleNotFoundError:
 
 AUTHORITY_DAYS = 3652  # ten years
 AGENT_DAYS = 825
-EARLIER = timedelta(days=1)  # valid from then, for clocks that are behind
+EARLIER = timedelta(days=1)  # certificates are valid from so long before now, for clocks that are behind
 MOST_BYTES = 16_384  # of a certificate that is read
-MOST_KEPT = 1024  # certificates that are not read anew
-# In front of what is signed, and never of what TLS signs with the same key: that starts with 64 spaces, or with 32
-# bytes that a stranger chose and then random ones.
+MOST_KEPT = 1024  # certificates that are remembered, and not read again
+# Prefix of all that is signed here, and never of what TLS signs with the same key: that starts with 64 spaces, or with
+# 32 bytes that a stranger chose and then random ones.
 CONTEXT = b"consilience peers: what an agent signs by itself\n"
 
 
 class Untrusted(ValueError):  # noqa: N818
-    """A certificate or a signature that is not to be believed, with the reason."""
+    """Raised for a certificate or a signature that is not to be trusted, with the reason."""
 
 
 class Authority:
-    """Signs the certificates of a run's agents.
+    """Private certificate authority, which signs the certificates of a run's agents.
 
     Args:
-      key: its private key, PEM. Whoever has it can be any agent.
-      certificate: PEM, for everybody.
+      key: its private key, PEM. Whoever has it can pose as any agent.
+      certificate: its certificate, PEM; everybody may have it.
     """
 
     def __init__(self, key: bytes, certificate: bytes) -> None:
@@ -53,7 +53,7 @@ class Authority:
 
     @classmethod
     def create(cls, run_id: str) -> Authority:
-        """A new one."""
+        """Create an authority for a run, with a new key and a certificate that it signs itself."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = _named(f"consilience {run_id}")
         usage = _usage(key_cert_sign=True, crl_sign=True)
@@ -63,11 +63,11 @@ class Authority:
         return cls(_key_pem(key), _pem(certificate))
 
     def issue(self, name: str, hosts: Sequence[str], days: int = AGENT_DAYS) -> tuple[bytes, bytes]:
-        """A new private key and the certificate for it, both PEM.
+        """Make a new private key for an agent and sign a certificate for it; both are PEM.
 
         Args:
-          name: of the agent.
-          hosts: where it is reached, names or IP addresses; none for who only reaches others.
+          name: the agent's name.
+          hosts: where it is reached, names or IP addresses; none for an agent that only dials others.
           days: how long the certificate is good for.
         """
         if _end(days) > self._certificate.not_valid_after_utc:
@@ -89,11 +89,11 @@ class Identity:
 
     Args:
       key_pem: its private key, which it shows to nobody.
-      certificate_pem: what the authority says of it.
+      certificate_pem: its certificate, which the authority has signed.
 
     Attributes:
       name: the certificate's common name.
-      certificate: PEM.
+      certificate: the certificate, PEM.
     """
 
     def __init__(self, key_pem: bytes, certificate_pem: bytes) -> None:
@@ -102,13 +102,13 @@ class Identity:
         self.certificate = certificate_pem
 
     def sign(self, content: bytes) -> bytes:
-        """ECDSA with SHA-256, for `Verifier.check`."""
+        """Sign `content` by ECDSA with SHA-256, for `Verifier.check`."""
         return self._key.sign(CONTEXT + content, ec.ECDSA(hashes.SHA256()))
 
 
 @dataclass(frozen=True)
 class _Known:
-    """What a certificate of this authority says."""
+    """Contents of a certificate that the authority has signed."""
 
     name: str
     key: ec.EllipticCurvePublicKey
@@ -117,10 +117,10 @@ class _Known:
 
 
 class Verifier:
-    """Believes what has been signed with a certificate of one authority.
+    """Verifier of what has been signed under certificates of one authority.
 
     Args:
-      ca_pem: the authority's certificate.
+      ca_pem: the authority's certificate, PEM.
     """
 
     def __init__(self, ca_pem: bytes) -> None:
@@ -131,7 +131,7 @@ class Verifier:
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
 
     def check(self, certificate_pem: bytes, content: bytes, signature: bytes) -> str:
-        """The name of who signed `content`; `Untrusted` if that is not sure."""
+        """Return the name of the agent that signed `content`; raise `Untrusted` if that is not certain."""
         known = self._read(certificate_pem)
         now = _now()
         if now < known.begins:
@@ -145,7 +145,7 @@ class Verifier:
         return known.name
 
     def _read(self, certificate_pem: bytes) -> _Known:
-        """Remembers those of this authority, the last ones that were seen."""
+        """Read a certificate of this authority, and remember the last ones that were seen."""
         known = self._known.pop(certificate_pem, None)
         if known is None:
             known = self._parsed(certificate_pem)
@@ -159,7 +159,7 @@ class Verifier:
             raise Untrusted(f"the certificate has {len(certificate_pem)} bytes, and {MOST_BYTES} are the most.")
         try:
             certificate = x509.load_pem_x509_certificate(certificate_pem)
-        except Exception:  # the parser's own kinds differ, and none may get through
+        except Exception:  # the parser has errors of several types, and none may get through
             raise Untrusted("the certificate is not PEM.") from None
         try:
             certificate.verify_directly_issued_by(self._authority)
@@ -179,7 +179,7 @@ class Verifier:
 
 
 def _own(key_pem: bytes, certificate_pem: bytes) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
-    """Read, and refused where they do not belong together."""
+    """Read a private key and its certificate, and refuse them where they do not belong together."""
     try:
         key: Any = serialization.load_pem_private_key(key_pem, password=None)
         certificate = x509.load_pem_x509_certificate(certificate_pem)
@@ -200,7 +200,7 @@ def _builder(
     days: int,
     authority: ec.EllipticCurvePublicKey,
 ) -> x509.CertificateBuilder:
-    """What all certificates have."""
+    """Return a builder with the fields and extensions that all certificates have."""
     return (
         x509.CertificateBuilder(subject_name=subject, issuer_name=issuer, public_key=key.public_key())
         .serial_number(x509.random_serial_number())

@@ -1,12 +1,12 @@
-"""Rounds of messages between neighbours, on the host: what the twins of `Neighbors` are made of here.
+"""Collective operations on the host, in rounds of messages between neighbours; `PeerNeighbors` is built on them.
 
-All agents call the same functions in the same order. Each call takes the next *number*, or two, so that a message says
-by its number which call it belongs to; nothing else keeps agents in step.
+All agents call the same functions in the same order. Each `exchange`, `up` or `down` takes the next *number*, so that a
+message says by its number which call it belongs to; nothing else keeps agents in step.
 
-- `exchange`: to each neighbour, and one from each.
-- `flood`: the least of all agents' values, exchanged as often as the farthest two agents are apart.
-- `up`, `down`: along the spanning tree. What children say is combined in ascending order of their numbers, on top of
-  the parent's own, and the root's result travels down: the same bits on all agents.
+- `exchange`: send arrays to each neighbour, and receive those of each.
+- `flood`: find the least of all agents' values, by as many exchanges as the farthest two agents are apart.
+- `up`, `down`: along the spanning tree. A parent combines its own arrays with its children's, in ascending order of
+  their numbers, and the root's result travels down: the same bits on all agents.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Combine = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 class Post(Protocol):
-    """Sends numbered messages to neighbours, and waits for theirs."""
+    """Interface for sending numbered messages to neighbours and waiting for theirs."""
 
     def send(self, to: Sequence[int], number: int, form: Form, arrays: Arrays) -> None: ...
 
@@ -36,14 +36,14 @@ class Post(Protocol):
 
 
 class Collectives:
-    """One agent's part in the rounds of its network.
+    """One agent's side of the collective operations on its network.
 
     Args:
-      post: how messages travel.
-      index: which agent this is.
+      post: sends and receives the messages.
+      index: this agent's number.
 
     Attributes:
-      masks: hide this agent's part of exact sums, where they are set.
+      masks: hide this agent's part of exact sums; None: it is sent as it is.
     """
 
     def __init__(self, post: Post, network: Network, index: int) -> None:
@@ -57,32 +57,32 @@ class Collectives:
         self.masks: Masks | None = None
 
     def begin(self, masks: Masks | None = None) -> None:
-        """A new epoch: rounds are counted from the start."""
+        """Start a new epoch, in which messages are numbered from the start."""
         self._number, self.masks = 0, masks
 
     def exchange(self, arrays: Arrays, kind: str = "gossip") -> list[Arrays]:
-        """The neighbours' arrays, neighbours in ascending order."""
+        """Send arrays to all neighbours and return theirs, in ascending order of the neighbours' numbers."""
         number, form = self._next(), Form.of(kind, arrays)
         self.rounds += 1
         self._post.send(self._neighbors, number, form, arrays)
         return [arrays_of(raw, form) for raw in self._post.receive(self._neighbors, number, form)]
 
     def flood(self, arrays: Arrays) -> Arrays:
-        """The least of all agents' values, element by element."""
+        """Return the least of all agents' values, element by element."""
         for _ in range(self._network.diameter):
             for theirs in self.exchange(arrays, "flood"):
                 arrays = [np.minimum(mine, other) for mine, other in zip(arrays, theirs, strict=True)]
         return arrays
 
     def total(self, arrays: Arrays) -> Arrays:
-        """The sum over all agents."""
+        """Return the sum of each array over all agents."""
         return self._summed(arrays, [], [])[0]
 
     def total_at(self, arrays: Arrays) -> Arrays:
-        """The sum over all agents, of all arrays but the last, which says where they were evaluated.
+        """Return the sums over all agents of all arrays but the last, which says where they were evaluated.
 
-        That is (..., 2): a place, and how far from it is still there. The farthest two places travel with the sums, and
-        where they are too far apart, agents have gone different ways: what they sum does not belong together.
+        The last is (..., 2): a place, and how far apart two places may be. The farthest two travel with the sums; where
+        they are too far apart, agents have gone different ways and their values do not belong together: `OutOfStep`.
         """
         *values, where = arrays
         place, allowed = where[..., 0].copy(), where[..., 1]
@@ -94,14 +94,14 @@ class Collectives:
         return sums
 
     def _summed(self, arrays: Arrays, others: Arrays, combine: list[Combine]) -> tuple[Arrays, Arrays]:
-        """The sums of `arrays`, and `others` combined, in the same messages."""
+        """Sum `arrays` over all agents and combine `others`, in the same messages."""
         parts = arrays if self.masks is None else [self._masked(arrays, self.masks)]
         found = self.down(self.up([*parts, *others], *[np.add] * len(parts), *combine))
         sums, rest = found[: len(parts)], found[len(parts) :]
         return (sums if self.masks is None else self._unmasked(sums[0], arrays)), rest
 
     def up(self, arrays: Arrays, *combine: Combine, kind: str = "up") -> Arrays:
-        """This agent's arrays combined with those of all below it; the root's with all there are.
+        """Combine this agent's arrays with those of all agents below it in the tree: at the root, with all there are.
 
         Args:
           combine: one function for all arrays, or one for each.
@@ -109,7 +109,7 @@ class Collectives:
         number, form = self._next(), Form.of(kind, arrays)
         self.rounds += self._network.tree.depth
         each = combine * len(arrays) if len(combine) == 1 else combine
-        with np.errstate(all="ignore"):  # numbers that are not finite are the sampler's to judge
+        with np.errstate(all="ignore"):  # the sampler deals with numbers that are not finite
             for raw in self._post.receive(self._children, number, form):
                 theirs = arrays_of(raw, form)
                 arrays = [f(mine, other) for f, mine, other in zip(each, arrays, theirs, strict=True)]
@@ -118,7 +118,7 @@ class Collectives:
         return arrays
 
     def down(self, arrays: Arrays, kind: str = "down") -> Arrays:
-        """The root's arrays."""
+        """Return the root's arrays, passed down the tree."""
         number, form = self._next(), Form.of(kind, arrays)
         self.rounds += self._network.tree.depth
         if self._parent is not None:
@@ -129,21 +129,21 @@ class Collectives:
         return arrays
 
     def _masked(self, arrays: Arrays, masks: Masks) -> np.ndarray:
-        """Fixed-point numbers of which nobody sees another's.
+        """Return the arrays as fixed-point words with pads added, so that no agent can read another's numbers.
 
-        Numbers that have no fixed point are sent as zero, and a count of them goes along, several counts to a word:
-        where it is not zero, the sum is not a number. That some agent has left the support is all that shows.
+        Numbers that do not fit into fixed point are sent as zero, and a count of them goes along, several counts to a
+        word: where it is not zero, the sum is NaN. That some agent has left the support is all that others learn.
         """
         flat = np.concatenate([array.ravel() for array in arrays]).astype(np.float64)
         good = fits(flat, self._network.size)
         counts = np.zeros(-(-len(flat) * self._counter.itemsize // 8) * 8 // self._counter.itemsize, self._counter)
         counts[: len(flat)] = ~good
         words = np.concatenate([encode(np.where(good, flat, 0.0), self._network.size), counts.view(np.uint64)])
-        words += masks.pads(self._number + 1, len(words))  # the number of the message that they are for
+        words += masks.pads(self._number + 1, len(words))  # the number of the message that will carry them
         return words
 
     def _unmasked(self, summed: np.ndarray, arrays: Arrays) -> Arrays:
-        """The sums in the form of `arrays`."""
+        """Decode masked sums to the shapes and dtypes of `arrays`; a sum is NaN where some agent's part did not fit."""
         length = sum(array.size for array in arrays)
         lost = summed[length:].view(self._counter)[:length] > 0
         values = np.where(lost, np.nan, decode(summed[:length], np.float64))
@@ -152,7 +152,7 @@ class Collectives:
 
     @property
     def _counter(self) -> np.dtype:
-        """Wide enough that no count of agents runs over into the next."""
+        """Integer type wide enough that no count of agents overflows into the next one in its word."""
         return np.dtype(np.uint8 if self._network.size <= 255 else np.uint32)
 
     def _next(self) -> int:
@@ -161,6 +161,6 @@ class Collectives:
 
 
 def difference(high: np.ndarray, low: np.ndarray) -> np.ndarray:
-    """Of the greatest and the least of all agents' numbers; where they are infinite, it is not a number."""
+    """Return the greatest minus the least of all agents' numbers: NaN where both are the same infinity."""
     with np.errstate(invalid="ignore"):
         return np.asarray(high - low)

@@ -1,13 +1,13 @@
-"""Messages of rounds, kept until their round comes; everything else is dropped, and said.
+"""Mailbox that keeps each neighbour's messages until their round comes, and drops everything else.
 
-A neighbour is at most a round or two ahead, so few messages wait at a time. What is dropped never stops the run: a
-message of another run, of another epoch, one that has been used, one that is not of the form of its round, numbers that
-are not finite and do not say so. The round goes on waiting for a message that is right; one that came meanwhile is kept
-as well, and of too many those that are the farthest ahead have to go. Numbers that are not finite and say so are
-honest: the sampler rejects them, or the chain has left the numbers. Whom the first of them came from is said.
+A neighbour is at most a round or two ahead, so few messages wait at a time. What is dropped is logged, and never stops
+the run: a message of another run, one that has been used, one that is not of the form of its round, numbers that are
+not finite without a flag; one of an earlier epoch is not even logged. The round goes on waiting for the right message.
+Those of later rounds are kept too; of too many, the farthest ahead are dropped. Numbers that are not finite, and have a
+flag, are honest: the sampler rejects them, or the chain has diverged. Who sent the first of them is logged.
 
-A wait has no end of its own. It is said to be one when it is long for this run, by the rounds so far; and where a
-neighbour has sent something else than this round's message and then nothing, the two have taken different turns.
+A wait has no time limit. It is reported when it is long for this run, by the rounds so far; and where a neighbour has
+sent a wrong message for this round and then nothing, the two agents have taken different turns: `OutOfStep`.
 """
 
 from __future__ import annotations
@@ -26,44 +26,44 @@ from .wire import Form, Malformed, Message, fault_of, header_of, pack, unpack
 AHEAD = 64  # rounds that a neighbour may be ahead
 MOST_KEPT = 1 << 30  # bytes of a neighbour's messages that wait, besides one
 SHORTEST_PATIENCE = 1.0  # seconds
-PATIENCE = 20  # typical waits
-SAID = 20  # refusals of one sender, after which only every thousandth is said
+PATIENCE = 20  # typical waits after which a wait is long
+SAID = 20  # refusals of one sender, after which only every thousandth is logged
 
 log = logging.getLogger("consilience.peers")
 
 
 def is_said(count: int) -> bool:
-    """Whether the refusal of this number is: a log must not be filled by who is turned away."""
+    """Tell whether to log a sender's refusal number `count`: no sender may fill the log with refusals."""
     return count <= SAID or count % 1000 == 0
 
 
 class Interrupted(Exception):  # noqa: N818
-    """The rounds of this epoch are over, with the reason."""
+    """Raised when the rounds of this epoch have ended early, with the reason."""
 
 
 class OutOfStep(Interrupted):
-    """Agents have taken different turns."""
+    """Raised when agents have taken different turns, and no longer do the same steps."""
 
 
 class Mailbox:
-    """The post of one agent.
+    """One agent's mailbox, which sends the messages of rounds and waits for those of its neighbours.
 
-    Messages are taken from the links, looked at and used by the thread that wants them, which is the fastest way; the
-    others may only look, and `end` its wait.
+    The thread that wants a message takes it from the links, checks it and uses it, which is the fastest way; other
+    threads may only look, and `end` its wait.
 
     Args:
-      run: the run's eight bytes.
-      names: of all agents.
-      neighbors: the numbers of those whom this one has links with.
+      run: the run's identifier, eight bytes.
+      names: names of all agents.
+      neighbors: numbers of the agents that this one has links with.
       deliver: sends bytes to a neighbour.
-      pull: waits for the next bytes from a neighbour; None, if it is woken.
-      wake: lets a `pull` of bytes from a neighbour return.
+      pull: waits for the next bytes from a neighbour and returns them; None, if it is woken.
+      wake: makes a `pull` of bytes from a neighbour return.
 
     Attributes:
-      messages, bytes: handed over, headers included.
-      payload: the bytes without headers.
-      refused: messages dropped, by sender.
-      ended: why the rounds of this epoch are over, if they are.
+      messages, bytes: how many have been sent, headers included.
+      payload: bytes sent, without headers.
+      refused: how many messages have been refused, by sender.
+      ended: why the rounds of this epoch have ended; None while they have not.
     """
 
     def __init__(
@@ -78,19 +78,19 @@ class Mailbox:
         self._run, self._names, self._deliver, self._pull, self._wake = run, names, deliver, pull, wake
         self._kept: dict[int, list[Message]] = {neighbor: [] for neighbor in neighbors}
         self._used: dict[int, int] = {}
-        self._not_finite: set[int] = set()  # who has sent such numbers in this epoch
+        self._not_finite: set[int] = set()  # who has sent numbers that are not finite in this epoch
         self._epoch, self._number = 0, 0
         self._usual: tuple[int, Form | None, bytes] = (0, None, b"")  # number and form of a round, and its header
         self.ended: Interrupted | None = None
         self._typical = 0.0
-        self._wanted: tuple[int, float, bool] | None = None  # from whom, since when, and whether another one came
+        self._wanted: tuple[int, float, bool] | None = None  # from whom, since when, and whether a wrong one came
         self._ending = threading.Lock()
         self.messages = self.bytes = self.payload = 0
         self.refused: Counter[int] = Counter()
 
     @classmethod
     def over(cls, links: Links) -> Mailbox:
-        """Of an agent whose links bring rounds when they are pulled."""
+        """Make the mailbox of the agent that has these links, on which rounds are a topic that is pulled."""
         place = links.place
         names = place.names
         return cls(
@@ -103,7 +103,7 @@ class Mailbox:
         )
 
     def begin(self, epoch: int) -> None:
-        """A new epoch. Messages of it may be there already: others may have begun before."""
+        """Start a new epoch, and keep messages of it that are there already: others may have begun before."""
         with self._ending:
             self._epoch, self._number, self.ended, self._used = epoch, 0, None, {}
         self._usual = (0, None, b"")
@@ -112,10 +112,10 @@ class Mailbox:
             kept[:] = [message for message in kept if message.epoch >= epoch]
 
     def end(self, reason: Interrupted) -> None:
-        """Whoever waits for a message, or will in this epoch, gets `reason` instead. From any thread."""
+        """End this epoch's rounds: who waits for a message, now or later, gets `reason` raised. From any thread."""
         with self._ending:
             self.ended = self.ended or reason
-        wanted = self._wanted  # set before `ended` is looked at: either that is seen, or this is
+        wanted = self._wanted  # `receive` sets it, then looks at `ended`: one of the two sees the other
         if wanted is not None:
             self._wake(wanted[0])
 
@@ -131,7 +131,7 @@ class Mailbox:
         self.payload += len(to) * form.bytes
 
     def receive(self, senders: Sequence[int], number: int, form: Form) -> list[bytes]:
-        """The senders' messages of a round, which are of `form`; waits for them."""
+        """Wait for the senders' messages of a round, which are of `form`, and return them."""
         if not senders:
             return []
         began = time.monotonic()
@@ -142,7 +142,7 @@ class Mailbox:
             for sender in senders:
                 self._wanted = (sender, began, False)
                 raw = None if self._kept[sender] or self.ended is not None else self._pull(sender)
-                # Nearly always it is the right one, and nothing more has to be known of it.
+                # Nearly always it is the right message, and needs no further checks.
                 if raw is None or not raw.startswith(usual) or len(raw) != size or fault_of(raw, form) is not None:
                     raw = self._awaited(sender, number, form, raw)
                 self._used[sender] = number
@@ -153,7 +153,7 @@ class Mailbox:
         return found
 
     def _awaited(self, sender: int, number: int, form: Form, raw: bytes | None) -> bytes:
-        """The right message, after `raw` and whatever else comes before it."""
+        """Wait for the sender's right message of a round, after `raw` and whatever else comes before it."""
         began, stray = time.monotonic(), False
         while True:
             if raw is not None:
@@ -173,20 +173,20 @@ class Mailbox:
             self.tick()
 
     def _header(self, number: int, form: Form) -> bytes:
-        """That of this round's messages, where all numbers are finite: an agent's own and its neighbours' alike."""
+        """Return the header of a round's messages with finite numbers: the same for this agent and its neighbours."""
         if self._usual[0] != number or self._usual[1] is not form:
             self._usual = (number, form, header_of(self._run, self._epoch, number, form))
         return self._usual[2]
 
     def _kept_of(self, sender: int, number: int) -> Message | None:
-        """A message of this round that came before its time."""
+        """Remove and return a kept message of this round, which came before its time; None: there is none."""
         for k, message in enumerate(self._kept[sender]):
             if message.round == (self._epoch, number):
                 return self._kept[sender].pop(k)
         return None
 
     def _is_right(self, sender: int, message: Message, form: Form) -> bool:
-        """Whether a message of this round is what it should be."""
+        """Tell whether a message of this round is what it should be, and refuse it if not."""
         fault = message.fault(form)
         if fault is not None:
             self._refuse(sender, f"round {message.number}: {fault}")
@@ -201,16 +201,14 @@ class Mailbox:
 
     @property
     def waiting_for(self) -> int | None:
-        """Whom a round has been waiting for, for long."""
+        """Number of the agent that a round has been waiting for, for longer than `patience`; None: no one."""
         wanted = self._wanted
         if wanted is None or time.monotonic() - wanted[1] <= self.patience:
             return None
         return wanted[0]
 
     def tick(self) -> None:
-        """Called now and then, from another thread than the one that waits: a wait for one who sent something else is
-        no wait.
-        """
+        """End a long wait for an agent that sent a wrong message; to be called now and then, from any thread."""
         wanted = self._wanted
         if wanted is not None and wanted[2] and time.monotonic() - wanted[1] > self.patience:
             self.end(OutOfStep(f"{self._names[wanted[0]]} and this agent are at different steps"))

@@ -13,8 +13,8 @@ its recovery from drop-outs: all agents take part, or there is no sum.
 
 What it protects from: agents, and those who read the links, that follow the protocol and look. A coalition that pools
 what it knows takes its own agents out of the graph of partners, and learns the sum of each connected piece that
-remains: one agent's values only if all its partners join. Keys are not authenticated here: who can swap public keys on
-their way can read, so they must come over links that are.
+remains: one agent's values only if all its partners join. Keys are not authenticated here: whoever can swap public keys
+on their way can read the values, so keys must travel over authenticated links.
 
 **Fixed point.** F = `FRACTION_BITS` = 32: a resolution of 2^-32 = 2.3e-10, an error of at most 1.2e-10 an agent, and
 sums of up to 2^31 = 2.1e9. The spacing of float64 is 2^-32 between 2^20 and 2^21, so log densities beyond a million
@@ -40,16 +40,16 @@ if TYPE_CHECKING:
 
 FRACTION_BITS = 32
 REACH = 3  # partners on either side
-KEY_BYTES = 32  # of X25519, public and private, and of AES-256
+KEY_BYTES = 32  # length of X25519 keys, public and private, and of AES-256 keys
 CHUNK_WORDS = 2**15  # of keystream at a time: 256 KiB stay in the cache, however long the message
-ZEROS = bytes(8 * CHUNK_WORDS)  # what is encrypted to see the keystream
+ZEROS = bytes(8 * CHUNK_WORDS)  # plaintext whose encryption is the keystream
 
 
 # --- fixed point -----------------------------------------------------------------------------------------
 
 
 def fits(x: np.ndarray, size: int) -> np.ndarray:
-    """Which values are finite and below 2^(63 - F) / size in modulus, so that no sum of `size` such can wrap."""
+    """Tell which values are finite and below 2^(63 - F) / size in modulus, so that no sum of `size` such can wrap."""
     # One unit less, since rounding may add half of one. It matters above 2^11 agents, where floats at the edge have
     # fractions of a unit.
     limit = (2**63 // size - 1) / 2**FRACTION_BITS
@@ -57,7 +57,7 @@ def fits(x: np.ndarray, size: int) -> np.ndarray:
 
 
 def encode(x: np.ndarray, size: int) -> np.ndarray:
-    """round(x · 2^F) mod 2^64, halves to even. All of `x` must fit a sum over `size` agents."""
+    """Encode numbers as round(x · 2^F) mod 2^64, halves to even. All of `x` must fit a sum over `size` agents."""
     good = fits(x, size)
     if not good.all():
         worst = np.asarray(x)[~good].flat[0]
@@ -70,7 +70,7 @@ def encode(x: np.ndarray, size: int) -> np.ndarray:
 
 
 def decode(total: np.ndarray, dtype: DTypeLike) -> np.ndarray:
-    """The sum of encoded values as numbers of type `dtype`: two's complement, divided by 2^F."""
+    """Return a sum of encoded values as numbers of type `dtype`: two's complement, divided by 2^F."""
     return (np.asarray(total, np.uint64).view(np.int64) * 2.0**-FRACTION_BITS).astype(dtype)
 
 
@@ -78,9 +78,9 @@ def decode(total: np.ndarray, dtype: DTypeLike) -> np.ndarray:
 
 
 def partners(index: int, size: int) -> tuple[int, ...]:
-    """The agents that agent `index` shares pads with: the next three on either side, round the circle of numbers.
+    """Return the agents that agent `index` shares pads with: the next three on either side, with numbers in a circle.
 
-    Up to seven agents that is everyone else. If j is a partner of i, then i is one of j.
+    With up to seven agents, that is everyone else. If j is a partner of i, then i is one of j.
     """
     if size < 3:
         raise ValueError(
@@ -96,7 +96,7 @@ def partners(index: int, size: int) -> tuple[int, ...]:
 
 
 class KeyPair:
-    """A fresh X25519 key. It lives in this process only: a run that resumes draws another, and other pads with it."""
+    """A fresh X25519 key pair. It lives in this process only: a resumed run draws another, and other pads with it."""
 
     def __init__(self) -> None:
         self._x25519 = require("cryptography.hazmat.primitives.asymmetric.x25519", "peers")
@@ -104,7 +104,7 @@ class KeyPair:
         self.public: bytes = self._private.public_key().public_bytes_raw()
 
     def shared_secret(self, public: bytes) -> bytes:
-        """What the holder of `public`'s private key finds as well. A ValueError for what is not a public key."""
+        """Return the secret shared with the holder of `public`'s private key; ValueError for an unusable `public`."""
         if not isinstance(public, bytes) or len(public) != KEY_BYTES:
             raise ValueError(f"it is not {KEY_BYTES} bytes")
         try:
@@ -115,7 +115,7 @@ class KeyPair:
 
 
 class Masks:
-    """One agent's side of all pads that it shares.
+    """One agent's masks: the pads that it shares with its partners, made anew for every message.
 
     For each partner, X25519 gives a secret, and HKDF-SHA256 a key from it, bound to `context` (the run, the epoch:
     whatever must not share pads), to both indices and to both public keys. pad_ij of message c is the keystream of
@@ -126,7 +126,7 @@ class Masks:
         own: this agent's keys.
         index: this agent's number.
         publics: all agents' public keys by their number, this agent's included.
-        context: must be the same on all agents.
+        context: what the keys are bound to; must be the same on all agents.
     """
 
     def __init__(
@@ -146,9 +146,9 @@ class Masks:
         self._room = bytearray(8 * CHUNK_WORDS + 16)  # the cipher asks for one block more than it fills
 
     def pads(self, counter: int, words: int) -> np.ndarray:
-        """Σ_j s_ij · pad_ij of message number `counter`, mod 2^64: what to add to its encoded values.
+        """Return Σ_j s_ij · pad_ij mod 2^64 for message number `counter`, to be added to its encoded values.
 
-        Numbers must grow from call to call. The difference of two messages under one mask is that of their values.
+        Numbers must grow from call to call: the difference of two messages under one mask is that of their values.
         """
         with self._lock:
             if counter <= self._last:
@@ -177,7 +177,7 @@ def _sign(index: int, other: int) -> int:
 
 
 def _keystream(own: KeyPair, index: int, other: int, publics: Mapping[int, bytes], context: bytes) -> CipherContext:
-    """The keystream of the pads of `index` and `other`: the same on both, and on no other pair."""
+    """Return the keystream for the pads of `index` and `other`: the same for both, and for no other pair."""
     try:
         secret = own.shared_secret(publics[other])
     except ValueError as reason:
@@ -186,7 +186,7 @@ def _keystream(own: KeyPair, index: int, other: int, publics: Mapping[int, bytes
     hkdf: Any = require("cryptography.hazmat.primitives.kdf.hkdf", "peers")
     ciphers: Any = require("cryptography.hazmat.primitives.ciphers", "peers")
     pair = sorted((index, other))
-    # Only the context varies in length, and it comes last: no two infos read alike.
+    # Only the context varies in length, and it comes last: different inputs never give the same info.
     info = b"consilience masks 1" + b"".join(i.to_bytes(4, "big") + publics[i] for i in pair) + context
     key = hkdf.HKDF(hashes.SHA256(), length=KEY_BYTES, salt=None, info=info).derive(secret)
     return ciphers.Cipher(ciphers.algorithms.AES(key), ciphers.modes.CTR(bytes(16))).encryptor()

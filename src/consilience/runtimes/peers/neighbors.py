@@ -1,9 +1,9 @@
-"""The peers' twin of `Neighbors`: agents are processes, and a round is done by a call from inside of compiled code.
+"""`Neighbors` for the peers runtime: agents are processes, and compiled code calls back to the host for every round.
 
-The call is a callback without side effects, as far as jax knows. Under a `vmap` over chains it is made once for all of
-them, by its rule of batching, so that one message carries all chains. Compiled code is free to order calls that do not
-depend on each other; those of a sampler do, each on the result of the one before, and where that is not so the number
-and the form of the next message tell.
+The call is a callback without side effects, as far as jax knows. Under a `vmap` over chains, its batching rule makes it
+once for all of them, so that one message carries all chains. Compiled code is free to order calls that do not depend on
+each other; those of a sampler do, each on the result of the one before. Where that is not so, the number and the form
+of the next message show it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ D = TypeVar("D")
 
 
 class PeerNeighbors:
-    """One agent's link to the others, each in a process of its own.
+    """`Neighbors` of one agent in a run in which every agent is a process of its own.
 
-    It is the only lane here of the axis of agents; what goes out is taken off that axis.
+    It is the only lane of the axis of agents here; values are taken off that axis before they are sent.
 
     Attributes:
-      exchanges: none that would have to be counted by the loop: messages are counted as they are sent.
+      exchanges: always empty: the loop has none to count, since messages are counted as they are sent.
     """
 
     def __init__(self, collectives: Collectives, network: Network, index: int) -> None:
@@ -68,7 +68,7 @@ class PeerNeighbors:
         return self._flow(x, self._weights)
 
     def _flow(self, x: T, weights: np.ndarray) -> T:
-        """Σ_j w_ij (x_j - x_i)."""
+        """Return Σ_j w_ij (x_j - x_i), the weighted differences to the neighbours."""
 
         def gain(mine: jax.Array, others: jax.Array) -> jax.Array:
             total = jnp.zeros_like(mine)
@@ -103,18 +103,18 @@ class PeerNeighbors:
 
 
 def whereabouts(w: jax.Array) -> jax.Array:
-    """Two numbers of a vector: its projection, and how far apart those of two agents may be for rounding."""
+    """Return two numbers of a vector: its projection, and how far apart rounding may put those of two agents."""
     rounding = float(np.sqrt(np.finfo(w.dtype).eps))
     return jnp.stack([projection(w), rounding * (1 + jnp.abs(w).sum())])
 
 
 def _call(function: Callable[[Arrays], Any], x: Any, like: Any, several: int | None = None) -> Any:
-    """`function` of the leaves of `x`, run on the host, with a result of the form of `like`.
+    """Call `function` on the host with the leaves of `x`, and return its result in the form of `like`.
 
-    Keys travel as the numbers they are made of.
+    Random keys are passed as the numbers they are made of.
 
     Args:
-      several: how many such results there are; those of a leaf are put together along a first axis.
+      several: how many such results `function` returns; those of a leaf are stacked along a first axis.
     """
     forms, structure = jax.tree.flatten(like)
     shapes = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in map(_numbers, forms))
@@ -124,7 +124,7 @@ def _call(function: Callable[[Arrays], Any], x: Any, like: Any, several: int | N
 
 
 def _off_the_axis(x: jax.Array) -> jax.Array:
-    """This process's only lane."""
+    """Return the only lane that this process has on the axis of agents."""
     return lax.all_gather(x, AGENTS)[0]
 
 

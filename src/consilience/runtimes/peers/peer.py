@@ -1,7 +1,7 @@
-"""`peers`: one agent in this process, the others in theirs, on their owners' machines.
+"""Engine of the peers runtime: one agent in this process, the others in theirs, on their owners' machines.
 
-The loop is that of `simulate` with a single lane, and the link of that lane calls out of it, round by round. All that
-is sent is counted as it is.
+The loop is that of `simulate` with a single lane, and the link of that lane calls out of it, round by round. Messages
+are counted as they are sent.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from .neighbors import PeerNeighbors
 
 
 class Peer(Engine):
-    """One agent of a run.
+    """Engine of one agent of a run whose agents are separate processes.
 
     Args:
-      index: which.
+      index: this agent's number.
       shard: its examples, with a leading axis of length one.
-      collectives: its part in the rounds.
-      mailbox: where they are counted.
+      collectives: its side of the collective operations.
+      mailbox: counts the messages and bytes that it sends.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Peer(Engine):
         super().__init__(network, model, inputs, positions, copies=1)
 
     def use_attempt(self, attempt: int) -> None:
-        """Other random numbers from here on: agents that took different turns would take them again."""
+        """Use an attempt's random numbers from here on: with the same ones, agents would part ways again."""
         key = jax.random.fold_in(self._key, attempt) if attempt else self._key
         self.inputs = self.inputs._replace(chain_keys=chain_keys(key, self.chains))
 
@@ -72,13 +72,13 @@ class Peer(Engine):
         self._check_start(jax.jit(partial(start_values_all, self.model))(self.inputs, self._positions))
 
     def begin(self) -> None:
-        """Go to the start, the root's: other machines may round theirs otherwise."""
+        """Go to the start that the root has: other machines may round theirs differently."""
         [starts] = self.collectives.down([np.asarray(self._positions)], kind="start")
         self._positions = jnp.asarray(starts)
         super().begin()
 
     def sent(self) -> Traffic:
-        """By this agent since it was asked last."""
+        """Return the traffic of this agent since the last call."""
         so_far = Traffic(self.collectives.rounds, self._mailbox.messages, self._mailbox.bytes)
         before, self._counted = self._counted, so_far
         return Traffic(so_far.rounds - before.rounds, so_far.messages - before.messages, so_far.bytes - before.bytes)
@@ -87,14 +87,12 @@ class Peer(Engine):
         return self.sent()
 
     def agreed(self, *values: int) -> list[int]:
-        """The least of what all agents propose, value by value."""
+        """Return the least of what all agents propose, value by value."""
         [least] = self.collectives.flood([np.array(values, np.int64)])
         return [int(value) for value in least]
 
     def of_all(self, traffic: Traffic) -> Traffic:
-        """What all agents together have sent, where this is one's part. Rounds are the same ones, but for those of
-        epochs that came to nothing.
-        """
+        """Sum traffic over all agents; rounds, which differ only by those of failed epochs, are the most of any."""
         parts = [np.array(part, np.int64) for part in (traffic.rounds, traffic.messages, traffic.bytes)]
         up = self.collectives.up(parts, np.maximum, np.add, np.add, kind="count up")
         return Traffic(*map(int, self.collectives.down(up, kind="count down")))

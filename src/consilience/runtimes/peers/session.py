@@ -1,13 +1,13 @@
-"""An agent's links: Zenoh in peer mode, mutual TLS, to its neighbours and nobody else.
+"""Network links of an agent: Zenoh in peer mode, with mutual TLS, to its neighbours and nobody else.
 
     consilience/RUN/round/SENDER/RECEIVER    the messages of rounds
     consilience/RUN/board/SENDER/RECEIVER    the agents' cards
     consilience/RUN/alive/AGENT              a token, there as long as the agent is
-    consilience/RUN/status/AGENT             answers who asks how the run is, an observer only
+    consilience/RUN/status/AGENT             answers an observer, and nobody else, how the run is
 
-What may pass is a list of what is allowed, by the common name of the other end's certificate: a neighbour publishes on
-its own edges, in its own direction. An edge is dialled by the agent that comes later in the list of names, over and
-over until the other answers.
+Everything is denied but a list of what is allowed, by the common name of the other end's certificate: a neighbour
+publishes on its own edges, in its own direction. Of the two agents of an edge, the one that comes later in the list of
+names dials, over and over until the other answers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 from ..._extras import require
 
 LEASE = 3000  # milliseconds without a sign of life after which a link is given up
-PATIENT = 3_600_000_000  # microseconds
+PATIENT = 3_600_000_000  # microseconds that a message may wait for a slow link
 # Messages of one neighbour that wait for their rounds. Honest ones are a few; of more, the oldest are dropped: if the
 # link had to wait instead, so would those of all other neighbours, which Zenoh reads in the same threads.
 WAITING = 1024
@@ -36,7 +36,7 @@ log = logging.getLogger("consilience.peers")
 
 @dataclass(frozen=True)
 class Credentials:
-    """Where an agent's own key, its certificate and the authority's are."""
+    """Paths of an agent's private key, its certificate and the authority's certificate."""
 
     key: Path
     certificate: Path
@@ -57,12 +57,12 @@ class Credentials:
 
 @dataclass(frozen=True)
 class Place:
-    """An agent's place in a run.
+    """An agent's place in a run: its name, its address and its neighbours.
 
     Args:
-      run_id: hexadecimal.
-      names: of all agents, in the network's order.
-      listen: the endpoint at which neighbours reach it, "tls/0.0.0.0:7447".
+      run_id: the run's identifier, hexadecimal.
+      names: names of all agents, in the network's order.
+      listen: the endpoint at which neighbours reach it, such as "tls/0.0.0.0:7447".
       neighbors: its neighbours' endpoints, by name.
     """
 
@@ -81,7 +81,7 @@ class Place:
 
 
 def configuration(place: Place, credentials: Credentials) -> dict[str, Any]:
-    """Zenoh's, of an agent."""
+    """Return Zenoh's configuration for an agent."""
     dialled = [name for name in place.neighbors if place.names.index(name) < place.index]
     return {
         **_common(credentials, [place.neighbors[name] for name in dialled]),
@@ -101,12 +101,12 @@ def _common(credentials: Credentials, endpoints: Sequence[str]) -> dict[str, Any
         },
         "scouting": {"multicast": {"enabled": False}, "gossip": {"enabled": False}},
         "transport": {
-            "shared_memory": {"enabled": False},  # between processes of one machine it would pass TLS by
+            "shared_memory": {"enabled": False},  # between processes of one machine it would bypass TLS
             "link": {
                 "tx": {
                     "lease": LEASE,
                     "keep_alive": 4,
-                    # A slow link is slow: what does not fit into its queue waits as long as the link lives.
+                    # A slow link is not closed: what does not fit into its queue waits as long as the link lives.
                     "queue": {"congestion_control": {"block": {"wait_before_close": PATIENT}}},
                 },
                 "tls": credentials.tls(),
@@ -116,7 +116,7 @@ def _common(credentials: Credentials, endpoints: Sequence[str]) -> dict[str, Any
 
 
 def _access(place: Place) -> dict[str, Any]:
-    """Deny all but what neighbours, and an observer, need."""
+    """Return Zenoh's access rules, which deny all but what neighbours, and an observer, need."""
     rules: list[dict[str, Any]] = []
     subjects: list[dict[str, Any]] = []
     policies: list[dict[str, Any]] = []
@@ -160,7 +160,7 @@ def _access(place: Place) -> dict[str, Any]:
 
 
 def check_free(listen: str) -> None:
-    """Refuse an endpoint that cannot be listened at, before anything takes long."""
+    """Refuse an endpoint at which nothing can listen, before anything takes long."""
     host, _, port = listen.removeprefix("tls/").rpartition(":")
     host = host.strip("[]")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -176,13 +176,13 @@ def check_free(listen: str) -> None:
 
 
 class Links:
-    """An agent's session, with all that it declares in it, from `open` to `close`.
+    """An agent's Zenoh session, with all that it declares in it, from `open` to `close`.
 
     Args:
       arrive: called with topic, sender's name and bytes, from threads of Zenoh's.
-      pulled: topics of which messages are not brought, but wait for `pull`.
+      pulled: topics whose messages are not passed to `arrive`, but wait for `pull`.
       alive: called with a neighbour's name and whether it is there, when that changes.
-      answer: what to tell an observer.
+      answer: returns what to tell an observer.
     """
 
     def __init__(
@@ -196,11 +196,11 @@ class Links:
     ) -> None:
         self.place, self._credentials = place, credentials
         self._arrive, self._alive, self._answer, self._pulled = arrive, alive, answer, pulled
-        self._nudge = secrets.token_bytes(16)  # nobody else's message
+        self._nudge = secrets.token_bytes(16)  # the message that wakes a `pull`; nobody else can guess it
         self.session: Any = None
 
     def open(self) -> None:
-        """Listen, and dial for as long as it takes."""
+        """Open the session: listen, and dial the neighbours for as long as it takes."""
         zenoh = require("zenoh", "peers")
         place, arrive, alive, answer = self.place, self._arrive, self._alive, self._answer
         self._failure, self._local = zenoh.ZError, zenoh.Locality.SESSION_LOCAL
@@ -251,19 +251,19 @@ class Links:
         return self.session is not None
 
     def send(self, topic: str, name: str, raw: bytes) -> None:
-        """Over a link that is lost, nothing: that it is, is noticed elsewhere."""
+        """Send bytes to a neighbour; over a lost link nothing is sent, and the loss is noticed elsewhere."""
         try:
             self._publishers[topic, name].put(raw)
         except self._failure as error:
             log.debug("nothing sent to %s: %s", name, error)
 
     def pull(self, topic: str, name: str) -> bytes | None:
-        """The next message, of a topic that is pulled; None, if it is woken instead."""
+        """Wait for a neighbour's next message of a topic that is pulled; None, if woken by `wake` instead."""
         raw: bytes = self._subscribers[topic, name].recv().payload.to_bytes()
         return None if raw == self._nudge else raw
 
     def wake(self, topic: str, name: str) -> None:
-        """Let a `pull` return."""
+        """Make a `pull` that waits for a neighbour's message return None."""
         self.session.put(self.place.key(topic, name, self.place.name), self._nudge, allowed_destination=self._local)
 
     def close(self) -> None:
@@ -271,7 +271,7 @@ class Links:
 
 
 def ask(run_id: str, name: str, endpoint: str, credentials: Credentials, seconds: float) -> bytes | None:
-    """What the agent at an endpoint says of the run; None: no answer."""
+    """Ask the agent at an endpoint how the run is, and return what it says; None: no answer."""
     zenoh = require("zenoh", "peers")
     config = {**_common(credentials, [endpoint]), "mode": "client"}
     config["connect"] = {"endpoints": [endpoint], "timeout_ms": int(seconds * 1000), "exit_on_failure": True}

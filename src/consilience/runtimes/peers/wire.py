@@ -1,15 +1,15 @@
-"""One message of a round: a header of 40 bytes, and the numbers of all chains.
+"""Binary format of a round's messages: a header of 40 bytes, and the numbers of all chains.
 
     magic 4 | run 8 | epoch 4 | number 8 | form 4 | flags 4 | length 8 | the arrays' bytes, one after the other
 
-- *run*: which run. A message of another one is dropped.
+- *run*: the run's identifier. A message of another run is dropped.
 - *epoch*: how often the agents have met; whatever was sent before the last meeting counts no more.
-- *number*: of the round since then. All agents go through the same rounds, so it says which round a message is of:
-  a replayed one has been used, and one of another round is not taken for this one.
-- *form*: a digest of what kind of round it is and of the arrays' dtypes and shapes. Agents that have taken different
-  turns are found out by it at their next round.
-- *flags*: whether some number is not finite. Off the support of a posterior that happens to honest agents, and they say
-  so; a message that has such numbers and does not say so is malformed.
+- *number*: the round's number since then. All agents go through the same rounds, so it says which round a message is
+  of: a replayed one has been used, and one of another round is not taken for this one.
+- *form*: a digest of the kind of round and of the arrays' dtypes and shapes. It shows, at their next round, that agents
+  have taken different turns.
+- *flags*: whether some number is not finite. Off the support of a posterior that happens to honest agents, and they set
+  the flag; a message that has such numbers without the flag is malformed.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ HEADER = struct.Struct("<4s8sIQIIQ")
 MAGIC = b"CSL1"
 NOT_FINITE = 1
 LARGEST = 1 << 31  # bytes of one message
-FEW = 4096  # numbers, of which single bytes are looked at
+FEW = 4096  # numbers up to which single bytes are checked first
 LAST = sys.byteorder == "little"  # whether the byte with the exponent is a number's last
 
 
 class Malformed(ValueError):  # noqa: N818
-    """Bytes that are no message of this run."""
+    """Raised for bytes that are no message of this run."""
 
 
 class Message(NamedTuple):
-    """What a message says of itself, and all of its bytes."""
+    """A received message: the fields of its header, and all of its bytes."""
 
     epoch: int
     number: int
@@ -50,14 +50,14 @@ class Message(NamedTuple):
         return self.epoch, self.number
 
     def fault(self, form: Form) -> str | None:
-        """What is wrong with it as a message of a form; None: nothing."""
+        """Say what is wrong with it as a message of a form; None: nothing."""
         if self.form != form.digest or len(self.raw) != HEADER.size + form.bytes:
             return "it is not of the shapes and dtypes of this round"
         return fault_of(self.raw, form, bool(self.flags & NOT_FINITE))
 
 
 class Part(NamedTuple):
-    """An array of a message, and where it begins."""
+    """One array of a message: dtype, shape, number of elements, and the byte at which it begins."""
 
     dtype: np.dtype
     shape: tuple[int, ...]
@@ -66,11 +66,11 @@ class Part(NamedTuple):
 
 
 class Form(NamedTuple):
-    """What a round's messages look like: the same on all agents."""
+    """Layout of a round's messages, the same on all agents: which arrays they hold, and where."""
 
     digest: int
     parts: tuple[Part, ...]
-    judged: tuple[tuple[str, Part], ...]  # those that may have faults, with the kind of their dtype
+    judged: tuple[tuple[str, Part], ...]  # floats and booleans, which may have faults, with the kind of their dtype
     bytes: int
 
     @classmethod
@@ -92,12 +92,12 @@ def _form(kind: str, dtypes: tuple[np.dtype, ...], shapes: tuple[tuple[int, ...]
 
 
 def header_of(run: bytes, epoch: int, number: int, form: Form) -> bytes:
-    """The header of every agent's message of a round, where all its numbers are finite."""
+    """Return the header that every agent's message of a round has, where all its numbers are finite."""
     return HEADER.pack(MAGIC, run, epoch, number, form.digest, 0, form.bytes)
 
 
 def pack(header: bytes, form: Form, arrays: Sequence[np.ndarray]) -> bytes:
-    """A message, which says so if some of its numbers are not finite."""
+    """Make a message of a header and arrays, and set its flag if some of its numbers are not finite."""
     raw = b"".join([header, *[np.ascontiguousarray(array).data for array in arrays]])
     if all(kind != "f" or _is_finite(raw, part) for kind, part in form.judged):
         return raw
@@ -106,7 +106,7 @@ def pack(header: bytes, form: Form, arrays: Sequence[np.ndarray]) -> bytes:
 
 
 def unpack(run: bytes, raw: bytes) -> Message:
-    """What a message says of itself; its arrays are read once their form is known."""
+    """Read and check the header of a message; its arrays are read once their form is known."""
     if len(raw) < HEADER.size:
         raise Malformed(f"{len(raw)} bytes are no message")
     magic, its_run, epoch, number, form, flags, length = HEADER.unpack_from(raw)
@@ -122,7 +122,7 @@ def unpack(run: bytes, raw: bytes) -> Message:
 
 
 def fault_of(raw: bytes, form: Form, says_not_finite: bool = False) -> str | None:
-    """What is wrong with the numbers of a message of a form; None: nothing."""
+    """Say what is wrong with the numbers of a message of a form; None: nothing."""
     for kind, part in form.judged:
         if kind == "b" and raw[part.place : part.place + part.size].strip(b"\0\1"):
             return "it has truth values that are neither true nor false"
@@ -132,16 +132,16 @@ def fault_of(raw: bytes, form: Form, says_not_finite: bool = False) -> str | Non
 
 
 def arrays_of(raw: bytes, form: Form) -> list[np.ndarray]:
-    """The arrays of a message of a form; they share its memory."""
+    """Return the arrays of a message of a form; they share its memory."""
     return [np.ndarray(part.shape, part.dtype, raw, part.place) for part in form.parts]
 
 
 def _is_finite(raw: bytes, part: Part) -> bool:
-    """Whether all numbers of a part are."""
+    """Tell whether all numbers of one array of a message are finite."""
     dtype, _, size, place = part
     if size <= FEW and dtype.itemsize in (4, 8):
-        # The byte of sign and upper exponent: of infinity and NaN it is one of two, of other numbers hardly ever. To
-        # look for these is faster than to call numpy, in a thread that has just been woken.
+        # The byte of sign and upper exponent is one of these two for infinity and NaN, for other numbers hardly ever.
+        # In a thread that has just been woken, searching for them is faster than calling numpy.
         upper = raw[place + LAST * (dtype.itemsize - 1) : place + size * dtype.itemsize : dtype.itemsize]
         if b"\x7f" not in upper and b"\xff" not in upper:
             return True

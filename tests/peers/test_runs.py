@@ -107,7 +107,6 @@ def test_agents_draw_what_simulate_draws(crews, tmp_path, name, network, model):
     assert 1 < run.traffic.bytes / expected.traffic.bytes < (1.5 if model == DIGITS else 10)  # headers count
 
 
-@pytest.mark.soak  # without adaptation masked sums show it, with it the lanes of simulate that each compute a copy
 def test_an_adapted_run_is_the_same_on_all_agents_to_the_bit(crews, tmp_path):
     crew = crews(tmp_path, num_samples=60, num_warmup=80, settings=["--set", 'sampler={name = "nuts"}'])
     assert set(crew.start().finish().values()) == {0}, crew.said()

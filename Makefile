@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-# As many as there are cores: one more, and compiled loops that share a core take three times as long.
+# Two, for two cores: with one more, compiled loops that share a core take three times as long.
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 .DEFAULT_GOAL := help

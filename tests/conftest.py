@@ -27,7 +27,6 @@ SLOW = (  # what `make test-fast` leaves out
     "cli/test_devices.py",
     "cli/test_reproduce.py",
     "devices/",
-    "golden/",
     "peers/test_runs.py",
     "peers/test_survival.py",
     "planning/test_demand.py",
@@ -47,7 +46,7 @@ install_import_hook(["consilience.samplers", "consilience.consensus"], "beartype
 
 from consilience._compiled import FOLDER, OFF, VARIABLE, keep_compiled_code
 
-from .limit import complaint, crowding
+from .limit import complaint, crowding, processor_seconds
 
 # Tracing makes millions of objects, most of which stay: to look through them for garbage takes a tenth of the time.
 gc.freeze()
@@ -65,18 +64,26 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.slow)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Begin to measure a test."""
+    item.stash[COMPUTED] = sum(processor_seconds().values())
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
     """Fail a test that takes too long."""
     report = (yield).get_result()
     spent = item.stash[SPENT] = item.stash.get(SPENT, 0.0) + call.duration
     if call.when == "call" and report.passed and not item.get_closest_marker("soak"):
-        said = complaint(item.nodeid, spent, crowding())
+        computed = sum(processor_seconds().values()) - item.stash[COMPUTED]
+        said = complaint(item.nodeid, spent, crowding(computed / max(spent, 1e-9)))
         if said:
             report.outcome, report.longrepr = "failed", said
 
 
-SPENT = pytest.StashKey[float]()
+SPENT = pytest.StashKey[float]()  # seconds, by a test and by what is made for it
+COMPUTED = pytest.StashKey[float]()  # of a processor, before it began
 
 
 @pytest.fixture

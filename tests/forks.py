@@ -95,14 +95,21 @@ def _ask(**what):
     server = _server()
     server.stdin.write(f"{json.dumps(what)}\n")
     server.stdin.flush()
-    return json.loads(server.stdout.readline())
+    answer = server.stdout.readline()
+    assert answer, f"the server of forks has ended, with code {server.wait()}"
+    return json.loads(answer)
 
 
 @cache
 def _server():
-    """Start this worker's server; it ends when nobody can ask any more."""
+    """Start this worker's server; it ends, and with it all it has forked, when nobody can ask any more."""
     started = subprocess.Popen(
-        [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+        [sys.executable, "-m", __name__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        start_new_session=True,  # Ctrl-C is for pytest, which then ends this one
     )
     atexit.register(started.stdin.close)
     return started
@@ -112,10 +119,19 @@ def serve():
     """Answer until the input ends."""
     for module in IMPORTED:
         __import__(module)
+    assert "blackjax" not in sys.modules, "one of IMPORTED imports blackjax: what is forked from here would hang"
+    running = set()
     for line in sys.stdin:
         asked = json.loads(line)
-        found = _ended(asked["ended"]) if "ended" in asked else _fork(**asked)
+        if "ended" in asked:
+            found = _ended(asked["ended"])
+            running -= {asked["ended"]} if found else set()
+        else:
+            found = _fork(**asked)
+            running.add(found)
         print(json.dumps(found), flush=True)
+    for pid in running:
+        os.kill(pid, signal.SIGKILL)
 
 
 def _ended(pid):

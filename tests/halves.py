@@ -9,7 +9,8 @@ import pytest
 def checkerboard(*axes, first=0):
     """Return all combinations of values, every second one marked soak, as squares of a checkerboard are black.
 
-    So every value of every axis is in either half, and so is every pair of two axes where there are three.
+    With two axes or more every value of each is in both halves, and with three so is every pair of two; of a single
+    axis it is every second value.
 
     Args:
       axes: values by their names, or values that have names.

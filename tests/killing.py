@@ -18,12 +18,28 @@ TARGET = log_gamma(4)
 NETWORK = cs.Network.ring(4)
 WARMUP, CHAINS = 2000, 2
 SCRIPT = """
-import sys
+import sys, time
 from tests.killing import resumed
 from consilience.runtimes import bar, engine
+sampler, out, draws, most = sys.argv[1:]
 bar.LINE_SECONDS = 0  # every report is printed
 engine.CHUNK_SECONDS = 0.05  # and there are many
-resumed(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+lines = bar._lines
+
+def held(label, total, before):  # from here on it waits: however late the kill comes, the run is not over
+    report, so_far = lines(label, total, before), before
+
+    def report_and_wait(done):
+        nonlocal so_far
+        report(done)
+        so_far += done
+        while so_far > int(most):
+            time.sleep(1)
+
+    return report_and_wait
+
+bar._lines = held
+resumed(sampler, out, int(draws))
 """
 
 
@@ -43,26 +59,39 @@ def resumed(sampler: str, out: str, draws: int) -> cs.Run:
     )
 
 
-def started(sampler: str, out: Path, draws: int) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", SCRIPT, sampler, str(out), str(draws)]
+def started(sampler: str, out: Path, draws: int, most: int | None = None) -> subprocess.Popen[str]:
+    """Start or go on, in a process that waits when it has reported more than `most` iterations."""
+    most = WARMUP + draws if most is None else most
+    command = [sys.executable, "-c", SCRIPT, sampler, str(out), str(draws), str(most)]
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=Path(__file__).parent.parent)
 
 
-def killed(sampler: str, out: Path, draws: int, random: np.random.Generator) -> int:
-    """Start or go on, and kill at a random moment; returns the iterations that were reported."""
+def killed(sampler: str, out: Path, draws: int, most: int, random: np.random.Generator, early: float) -> int:
+    """Start or go on, and kill at a random moment; returns the iterations that were reported.
+
+    Args:
+      most: the iterations after which it waits to be killed.
+      early: how probably it is killed while it starts and makes its folder, and not after some of its reports.
+    """
     lines: list[str] = []
-    with started(sampler, out, draws) as process:
+    with started(sampler, out, draws, most) as process:
         assert process.stderr is not None
-        # At times while the process starts and makes its folder; else after some of its reports.
-        if random.uniform() < 0.2:
+        if random.uniform() < early:
             time.sleep(random.uniform(0, 6))
         else:
-            lines += [process.stderr.readline() for _ in range(int(random.integers(1, 5)))]
+            wanted = int(random.integers(1, 5))
+            while len(lines) < wanted and max([0, *map(iterations_of, lines)]) <= most:
+                lines.append(process.stderr.readline())
             time.sleep(random.uniform(0, 0.1))
         process.send_signal(signal.SIGKILL)
         lines += process.stderr.read().splitlines()
-    reports = [re.search(r": ([\d,]+) of", line) for line in lines]
-    return max([0, *(int(found[1].replace(",", "")) for found in reports if found)])
+    return max([0, *map(iterations_of, lines)])
+
+
+def iterations_of(line: str) -> int:
+    """Those that a line reports, if it does."""
+    found = re.search(r": ([\d,]+) of", line)
+    return int(found[1].replace(",", "")) if found else 0
 
 
 def iterations_in(out: Path) -> int:
@@ -78,8 +107,9 @@ def iterations_in(out: Path) -> int:
 def kill_and_resume(sampler: str, out: Path, draws: int, times: int) -> list[int]:
     """Kill a run so often, and look after each time that nothing reported is lost; the iterations found each time."""
     found, random = [], np.random.default_rng()
-    for _ in range(times):
-        reported = killed(sampler, out, draws, random)
+    for k in range(times):
+        most = (WARMUP + draws) * (k + 1) // (times + 2)
+        reported = killed(sampler, out, draws, most, random, early=0.2 if k else 0.0)
         found.append(iterations_in(out))
         assert found[-1] >= reported, f"{reported} iterations were reported, {found[-1]} are there"
     assert any(0 < count < WARMUP + draws for count in found), f"no kill came in the middle: {found}"

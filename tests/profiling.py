@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -17,7 +16,7 @@ from pathlib import Path
 import jax
 import pytest
 
-from . import forks
+from .limit import processor_seconds
 
 VARIABLE = "CONSILIENCE_PROFILE"
 PHASES = {
@@ -43,12 +42,7 @@ class Meter:
 
     @staticmethod
     def _usage() -> dict[str, float]:
-        own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-        return {
-            "wall": time.perf_counter(),
-            "cpu": own.ru_utime + own.ru_stime,
-            "children": children.ru_utime + children.ru_stime + sum(forks.SPENT),
-        }
+        return {"wall": time.perf_counter(), **processor_seconds()}
 
     def read(self) -> dict[str, float]:
         now = self._usage()

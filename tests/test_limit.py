@@ -1,10 +1,11 @@
 """A test that takes more than a minute fails, and says so; a busy machine makes none fail."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
-from .limit import MOST_SECONDS, complaint, crowding
+from .limit import MOST_SECONDS, complaint, crowding, processor_seconds
 
 SLOW = """
 import time
@@ -24,6 +25,14 @@ def test_a_crowded_machine_gives_more_time():
     assert complaint("a", 110, 2.0) is None
     assert complaint("a", 130, 2.0) is not None
     assert crowding() > 0  # this very test runs
+
+
+def test_what_a_test_starts_itself_does_not_crowd_it():
+    cores = os.cpu_count()
+    assert crowding(busy=1.0 + 1000 * cores) < crowding(busy=1.0) - 900
+    before = sum(processor_seconds().values())
+    subprocess.run([sys.executable, "-c", "sum(range(10**6))"], check=True)
+    assert sum(processor_seconds().values()) > before
 
 
 def test_a_slow_test_fails(tmp_path):

@@ -8,8 +8,6 @@ import consilience as cs
 from consilience.experiments.targets import REGRESSION, linear_regression
 from consilience.runtimes import Simulation
 
-from .halves import checkerboard
-
 TARGET = linear_regression(4)
 GOOD = {
     "posterior": REGRESSION,
@@ -31,7 +29,7 @@ def sample(**options):
     return cs.sample(**{**GOOD, **options})
 
 
-@pytest.mark.parametrize("sampler", checkerboard(SAMPLERS))
+@pytest.mark.parametrize("sampler", SAMPLERS.values(), ids=SAMPLERS)
 def test_it_is_of_the_mean_of_the_draws_so_far(sampler):
     run = sample(sampler=sampler)
     so_far = np.arange(1, 61)[:, None]
@@ -41,7 +39,7 @@ def test_it_is_of_the_mean_of_the_draws_so_far(sampler):
     np.testing.assert_allclose(run.stats["params"], 2 * first, rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("sampler", checkerboard(SAMPLERS, first=1))
+@pytest.mark.parametrize("sampler", SAMPLERS.values(), ids=SAMPLERS)
 def test_neither_chunks_nor_an_interruption_change_it(sampler, tmp_path, monkeypatch):
     whole = sample(sampler=sampler)
     sample(sampler=sampler, num_samples=17, out=tmp_path / "run")

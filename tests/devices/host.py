@@ -30,6 +30,8 @@ def main(host, hosts, port, name, draws, out, fault=None, seed=0, devices=1, chu
         shard = shard_of(agent)
         if fault == "nan" and agent == 4:
             shard["x"][3] = np.nan
+        if fault == "large" and agent == 4:
+            shard["x"][:], shard["y"][:] = 1.0, 1e308  # of which the gradient's sum is infinite
         if fault == "columns" and agent > 2:
             shard["z"] = shard["x"]
         return shard

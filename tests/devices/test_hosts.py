@@ -82,14 +82,15 @@ def test_every_host_loads_the_data_of_its_own_agents_and_has_all_draws_at_the_en
     assert "drawn" in said[0][1] and "drawn" not in said[1][1]  # one bar
 
 
-@pytest.mark.soak  # the command's own test kills one of two, by dmala (cli/test_devices.py)
 def test_a_killed_host_costs_nothing_that_was_reported(shared, tmp_path):
     name, undisturbed, _ = shared
     victim = 0 if name == "nuts" else 1
     out = tmp_path / "run"
     with hosts(tmp_path, 2, name=name, out=str(out), draws=ENDLESS, chunk=10) as processes:
         drawn = (line for line in processes[0].errors() if line.startswith("drawn"))
-        reported = int(next(drawn).split()[1])
+        first = next(drawn, None)
+        assert first is not None, ends(processes)
+        reported = int(first.split()[1])
         processes[victim].kill()
         _, _, code = ends([processes[1 - victim]])[0]
         assert code != 0
@@ -124,12 +125,13 @@ def test_a_run_goes_on_with_other_hosts(shared, tmp_path):
     [
         ([{"fault": "nan"}] * 2, "agent 4: x has NaN in 1 of 14 rows"),
         ([{"fault": "columns"}] * 2, "agent 3: its data is"),
+        ([{"fault": "large"}] * 2, "agent 4: the gradient of the log density is inf"),
         ([{"seed": 1}, {"seed": 2}], "seed: 1 there, 2 here"),
         pytest.param([{"draws": 10}, {"draws": 20}], "num_samples: 10 there, 20 here", marks=pytest.mark.soak),
         ([{}, {"out": "elsewhere"}], "is not the folder that the first host sees"),
         pytest.param([{}, {"out": None}], "out: True there, False here", marks=pytest.mark.soak),
     ],
-    ids=["data", "columns", "settings", "length", "folder", "memory"],
+    ids=["data", "columns", "start", "settings", "length", "folder", "memory"],
 )
 def test_what_one_host_refuses_stops_all(jobs, message, tmp_path):
     folders = [job.get("out", "run") for job in jobs]

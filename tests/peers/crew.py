@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -117,7 +116,7 @@ class Crew:
         words = ["init", "peers", "--network", network, "--hosts", hosts, "--file", "run.toml", *settings]
         with contextlib.chdir(self.folder):
             done = CliRunner().invoke(app, words)
-        assert done.exit_code == 0, done.output
+        assert done.exit_code == 0, (done.output, done.exception)
         self.processes = {}
 
     def start(self, *names, options=()):
@@ -140,7 +139,7 @@ class Crew:
     def end(self):
         for process in self.processes.values():
             if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
+                process.kill()
                 process.wait()
 
     def kill(self, name):

@@ -140,6 +140,13 @@ def test_agents_that_do_not_run_the_same_thing_say_who_and_what(crews, tmp_path)
         assert crew.run(name).num_draws == 0
 
 
+def test_a_start_that_is_not_finite_is_refused_by_the_agent_whose_it_is(crews, tmp_path):
+    huge = "def huge(index):\n    return {**rows(index), 'y': np.full(20 + 5 * index, 1e300)}\n"  # its square is infinite
+    crew = crews(tmp_path, model=f"{MODEL}\n\n{huge}", rows="huge")
+    assert crew.start("agent1").finish() == {"agent1": 2}, crew.said("agent1")
+    assert "agent1: the log-likelihood is -inf at the start of chain 0." in crew.said("agent1")
+
+
 def test_another_model_is_found_out_whatever_the_data(crews, tmp_path):
     crew = crews(tmp_path)
     other = crew.folder / "peers" / "agent1" / "regression.py"

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import consilience as cs
+from consilience.peering.meeting import ENDED
 
 from .crew import HELD, Crew, Proxy
 
@@ -113,7 +114,7 @@ def test_a_frozen_agent_is_waited_for(crew, undisturbed, seconds):
     release(crew)
     try:
         said = crew.wait_for(lambda status: status["neighbors"]["agent1"] == "lost" and status["waiting_for"])
-        assert said["phase"] == "running"
+        assert said["phase"] not in ENDED  # in the midst of the run, or, where a third one was late as well, of meeting
         time.sleep(seconds)
         assert all(process.poll() is None for process in crew.processes.values())
     finally:

@@ -19,7 +19,6 @@ from consilience.results import store as store_module
 from consilience.results.draws import DiskDraws, blocks, rows_at_once
 from consilience.results.identity import describe_sampler
 from consilience.runtimes import Simulation
-from tests.halves import checkerboard
 from tests.killing import assert_same
 
 TARGET = linear_regression(4)
@@ -72,7 +71,7 @@ def kill(monkeypatch):
 
 
 class TestResume:
-    @pytest.mark.parametrize("sampler", checkerboard(SAMPLERS))
+    @pytest.mark.parametrize("sampler", SAMPLERS.values(), ids=SAMPLERS)
     def test_disk_and_memory_interrupted_and_not_are_the_same_to_the_bit(self, sampler, tmp_path, kill):
         whole = sample(sampler=sampler)
         for chunks in (2, 6):  # in the warm-up, and among the draws

@@ -72,7 +72,7 @@ class TestDraws:
         assert not np.array_equal(one, other)
         assert not np.array_equal(one[:, 0], one[:, 1])  # chains differ
 
-    @half(1)
+    @pytest.mark.parametrize("name", SAMPLERS)
     def test_however_a_run_is_cut_up_its_draws_are_the_same_to_the_bit(self, sampler, network):
         whole = simulation(TARGET, network, sampler, chains=2).advance(230, 1)
         cut = simulation(TARGET, network, sampler, chains=2)

@@ -99,7 +99,7 @@ class TestTheChainOfThePooledData:
         z = (later[0].mean(axis=(0, 1)) - later[1].mean(axis=(0, 1))) / np.hypot(*errors)
         assert np.abs(z).max() < 4
 
-    @pytest.mark.parametrize("sampler", checkerboard(SELF_TUNING, first=1))
+    @pytest.mark.parametrize("sampler", SELF_TUNING.values(), ids=SELF_TUNING)
     def test_bit_for_bit_the_same_on_agents_that_each_compute_it(self, sampler):
         target = linear_regression(5)
         run = simulation(target, RING, sampler, chains=2, num_warmup=150, one_copy=False)

@@ -111,7 +111,13 @@ def _server():
         cwd=ROOT,
         start_new_session=True,  # Ctrl-C is for pytest, which then ends this one
     )
-    atexit.register(started.stdin.close)
+
+    @atexit.register
+    def end():
+        started.stdin.close()
+        started.wait()
+        started.stdout.close()
+
     return started
 
 

@@ -141,7 +141,7 @@ def test_agents_that_do_not_run_the_same_thing_say_who_and_what(crews, tmp_path)
 
 
 def test_a_start_that_is_not_finite_is_refused_by_the_agent_whose_it_is(crews, tmp_path):
-    huge = "def huge(index):\n    return {**rows(index), 'y': np.full(20 + 5 * index, 1e300)}\n"  # its square is infinite
+    huge = "def huge(index):\n    return {**rows(index), 'y': np.full(20 + 5 * index, 1e300)}\n"  # too large to square
     crew = crews(tmp_path, model=f"{MODEL}\n\n{huge}", rows="huge")
     assert crew.start("agent1").finish() == {"agent1": 2}, crew.said("agent1")
     assert "agent1: the log-likelihood is -inf at the start of chain 0." in crew.said("agent1")

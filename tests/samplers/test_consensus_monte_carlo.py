@@ -9,7 +9,6 @@ import consilience as cs
 from consilience.consensus import Alone
 from consilience.experiments.targets import REGRESSION, linear_regression, log_gamma
 from consilience.runtimes.traffic import Traffic
-from consilience.samplers import OneShot
 
 from ..statistical import assert_caught, assert_right
 from .harness import draws, simulation
@@ -108,8 +107,8 @@ def test_one_agent_sends_nothing_and_its_draws_are_nuts_s():
 
 
 def test_which_samplers_are_one_shot():
-    assert isinstance(cs.consensus_monte_carlo(), OneShot)
-    assert not isinstance(cs.nuts(), OneShot)
+    assert cs.consensus_monte_carlo().second_stage is not None
+    assert cs.nuts().second_stage is None
 
 
 # --- refusals --------------------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..network import Network, network_from_spec
 from ..runtimes.peers.session import OBSERVER
+from ..samplers import Sampler
 from .build import sampler_from
 from .columns import READERS
 from .config import TABLES, Config, check_config, check_tables, table_of
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 AGENT = "agent.toml"
 AUTHORITY = "authority"
 ON_LOSS = ("wait", "stop", "continue-without")
-MASKED = ("nuts", "hmc", "mala")  # samplers whose sums over the tree are exact
 FEWEST_MASKED = 3  # agents: of two, each can work out the other's part of a sum
 OUT = "run"
 COLUMNS = ("features", "target")  # keys of [data] that say how a table is read
@@ -163,7 +163,7 @@ def check_agent(path: Path, tables: Mapping[str, Any]) -> AgentFile:
     network = network_from_spec(config.network.kind, config.network.weights, config.network.seed)
     sampler = sampler_from(config.sampler)
     _check_agent(table, network, config.network.kind)
-    check_mask(table.mask, network.size, sampler.name)
+    check_mask(table.mask, network.size, sampler)
     return AgentFile(
         path=path,
         name=table.name,
@@ -191,18 +191,18 @@ def check_names(what: str, names: Sequence[str]) -> None:
             raise ValueError(f"{what}: {name} is there twice, capitals or not. Give each agent a name of its own.")
 
 
-def check_mask(mask: bool, agents: int, sampler: str) -> None:
+def check_mask(mask: bool, agents: int, sampler: Sampler) -> None:
     """Refuse `mask` where it cannot hide anything: with too few agents, or a sampler without exact sums."""
     if mask and agents < FEWEST_MASKED:
         raise ValueError(
             f"mask with {agents} agents hides nothing: each knows its own part, and the rest of a sum is the other's. "
             f"Leave mask out, or let {FEWEST_MASKED} agents take part."
         )
-    if mask and sampler not in MASKED:
+    if mask and not sampler.maskable:
         raise ValueError(
-            f"mask is not for {sampler}: masking hides each agent's part of exact sums over the tree, and {sampler} "
-            f"lets neighbours see values of single agents, as all gossip does. Leave mask out, or take another "
-            f"sampler: {', '.join(MASKED)} can be masked."
+            f"mask is not for {sampler.name}: masking hides each agent's part of exact sums over the tree, and "
+            f"{sampler.name} lets neighbours see values of single agents, as all gossip does. Leave mask out, or take "
+            f"another sampler: nuts, hmc, mala can be masked."
         )
 
 

@@ -128,7 +128,7 @@ def _plan(
         raise ValueError(f"{linked.kind} has one agent, which has nobody to talk to. Write --network ring:3.")
     if on_loss not in ON_LOSS:
         raise ValueError(f"--on-loss {on_loss}: {choose_from(on_loss, ON_LOSS)}")
-    check_mask(mask, network.size, sampler_from(tables.get("sampler", {})).name)
+    check_mask(mask, network.size, sampler_from(tables.get("sampler", {})))
     called = _names(names, network.size, linked.kind)
     kept, left_out = _kept({**tables, "network": table})
     return Plan(

@@ -29,7 +29,6 @@ from ..runtimes.peers.certificates import Identity, Verifier
 from ..runtimes.peers.mailbox import Interrupted, Mailbox, OutOfStep
 from ..runtimes.peers.masks import KeyPair, Masks
 from ..runtimes.peers.session import Credentials, Links, Place, check_free
-from ..samplers import OneShot
 from ..sampling import MOST_REDONE, take
 from .meeting import (
     ENDED,
@@ -72,9 +71,9 @@ class Member:
         folder: Path,
         show: Callable[[Mapping[str, Any]], None],
     ) -> None:
-        if isinstance(task.sampler, OneShot) or task.sampler.name == "centralized_hmc":
+        if not task.sampler.communicates:
             raise ValueError(f"{task.sampler.name} is not run by peers. Use nuts, hmc, mala or dmala.")
-        if task.mask and not task.sampler.replicated:
+        if task.mask and not task.sampler.maskable:
             raise ValueError(
                 f"mask hides the parts of exact sums over a tree, and {task.sampler.name} mixes values with its "
                 f"neighbours, who see them. Use nuts, hmc or mala, or leave out mask."

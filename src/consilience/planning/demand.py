@@ -26,7 +26,7 @@ from ..runtimes.lanes import Exchange
 from ..runtimes.loop import Inputs, Model, move_all, noise_of, start_all
 from ..runtimes.simulate import chain_keys, lane_inputs, lane_link
 from ..runtimes.traffic import Kind, price
-from ..samplers import NUTS, OneShot, Sampler
+from ..samplers import NUTS, Sampler
 
 FLOAT = np.dtype(np.float32).itemsize
 BACKEND = "cpu"  # what agents on their owners' machines compute on
@@ -114,7 +114,7 @@ def demand_of(
     Args:
       evaluations: number of gradients per draw, for NUTS: as many as the longest of the chains takes.
     """
-    if isinstance(sampler, OneShot) or sampler.name == "centralized_hmc":
+    if not sampler.communicates:
         raise ValueError(f"{sampler.name} has no rounds to plan. Use nuts, hmc, mala or dmala.")
     if not isinstance(sampler, NUTS):
         counted = _moved(sampler, network)

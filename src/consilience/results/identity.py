@@ -17,7 +17,7 @@ import numpy as np
 from .._types import Batch
 from ..network import Network
 from ..posterior import Layout
-from ..samplers import OneShot, Sampler
+from ..samplers import Sampler
 from .files import shown
 
 Table = dict[str, Any]
@@ -73,7 +73,7 @@ def describe(
             "fingerprint": digest(*map(np.asarray, jax.tree.leaves(sampler))),
             "bias": sampler.bias or "",
             "replicated": sampler.replicated,
-            "one_shot": isinstance(sampler, OneShot),
+            "one_shot": sampler.second_stage is not None,
         },
         "network": describe_network(network),
         "data": data,

@@ -1,6 +1,6 @@
 """Samplers of the posterior, each written once from one agent's point of view."""
 
-from .base import Kernel, OneShot, Sampler
+from .base import Kernel, Sampler, SecondStage
 from .centralized_hmc import CentralizedHMC
 from .consensus_monte_carlo import ConsensusMonteCarlo
 from .decentralize import Decentralized, decentralize
@@ -24,8 +24,8 @@ __all__ = [
     "DIGing",
     "Decentralized",
     "Kernel",
-    "OneShot",
     "Published",
     "Sampler",
+    "SecondStage",
     "decentralize",
 ]

@@ -15,6 +15,7 @@ Rules that let every runtime run every sampler:
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -42,37 +43,52 @@ class Kernel(NamedTuple):
         return self.move(self.noise(key), state)
 
 
-@runtime_checkable
-class Sampler(Protocol):
-    """A sampler: its settings, as a small frozen dataclass."""
+class Sampler(ABC):
+    """A sampler: its settings, as a small frozen dataclass. What it can do are attributes of it."""
 
     @property
+    @abstractmethod
     def name(self) -> str:
         """Name of the sampler in tables."""
-        ...
 
     @property
     def bias(self) -> str | None:
         """Known bias, in a sentence: what it samples instead of the posterior; None if the posterior is invariant."""
-        ...
+        return None
 
     @property
     def replicated(self) -> bool:
         """True if all agents hold the same chain."""
-        ...
+        return False
 
     @property
     def common_noise(self) -> bool:
         """True if the noise is the same on all agents, drawn without `own_key`."""
-        ...
+        return False
+
+    @property
+    def communicates(self) -> bool:
+        """True if agents exchange messages while they draw: peers run no other, and no other has rounds to plan."""
+        return True
+
+    @property
+    def maskable(self) -> bool:
+        """True if all that leaves an agent are its parts of exact sums, which masks can hide."""
+        return self.communicates and self.replicated
+
+    @property
+    def second_stage(self) -> SecondStage | None:
+        """What turns all agents' draws into draws from the posterior after the last one; None if they are such."""
+        return None
 
     def resolve(self, network: Network, dimension: int, num_warmup: int = 0) -> Sampler:
         """Return these settings with what follows from the network and the length of the warm-up filled in.
 
         Settings that cannot run on that network are refused.
         """
-        ...
+        return self
 
+    @abstractmethod
     def build(self, logdensity: LogDensity, neighbors: Neighbors, like: Vector) -> Kernel:
         """Build the kernel of one agent.
 
@@ -81,12 +97,11 @@ class Sampler(Protocol):
           neighbors: the agent's link to the others.
           like: a vector of the model's dimension and dtype.
         """
-        ...
 
 
 @runtime_checkable
-class OneShot(Sampler, Protocol):
-    """A sampler whose agents draw alone, and combine their draws after the last one."""
+class SecondStage(Protocol):
+    """How draws that agents made alone are combined, once, after the last one."""
 
     def combine(self, draws: np.ndarray) -> np.ndarray:
         """Turn all agents' draws (draw, chain, agent, dimension) into posterior draws: one copy, or equal copies."""

@@ -13,7 +13,7 @@ from .._checks import whole_number
 from .._types import Count, Key, LogDensity, Number, Scalar, Vector
 from ..consensus import Neighbors
 from ..network import Network
-from .base import Kernel, own_key
+from .base import Kernel, Sampler, own_key
 from .mass import check_mass, check_mass_dimension, kinetic_energy, velocity
 from .metropolis import MetropolisInfo, MetropolisNoise, metropolis_noise
 from .settings import check_positive, register_settings, static
@@ -28,7 +28,7 @@ class HMCState(NamedTuple):
 
 @register_settings
 @dataclass(frozen=True, eq=False)
-class CentralizedHMC:
+class CentralizedHMC(Sampler):
     """Hamiltonian Monte Carlo with L = `num_integration_steps` leapfrog steps of size ε = `step_size`.
 
         p ~ N(0, M) ;   L times:  p ← p + ½ε∇ℓ(ω),  ω ← ω + εM⁻¹p,  p ← p + ½ε∇ℓ(ω)
@@ -48,9 +48,7 @@ class CentralizedHMC:
     num_integration_steps: int = static(1)
 
     name = "centralized_hmc"
-    replicated = False
-    common_noise = False
-    bias = None
+    communicates = False  # one agent has all data
 
     def __post_init__(self) -> None:
         check_positive(self.name, step_size=self.step_size)

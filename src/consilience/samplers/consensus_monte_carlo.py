@@ -9,7 +9,7 @@ import numpy as np
 
 from .._types import Key, LogDensity, Vector
 from ..consensus import Alone, Neighbors
-from .base import Kernel, own_key
+from .base import Kernel, SecondStage, own_key
 from .hamiltonian import NUTS
 from .settings import register_settings, static
 
@@ -45,9 +45,14 @@ class ConsensusMonteCarlo(NUTS):
     weights: str = static("dense")
 
     name = "consensus_monte_carlo"
-    bias = "its weighted mean of the agents' own draws is a posterior draw only where all subposteriors are Gaussian."  # type: ignore[assignment]
+    bias = "its weighted mean of the agents' own draws is a posterior draw only where all subposteriors are Gaussian."
     replicated = False
     common_noise = False
+    communicates = False  # before the last draw
+
+    @property
+    def second_stage(self) -> SecondStage:
+        return self
 
     def __post_init__(self) -> None:
         super().__post_init__()

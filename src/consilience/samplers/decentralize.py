@@ -12,8 +12,7 @@ import jax.numpy as jnp
 
 from .._types import LogDensity, Vector
 from ..consensus import Neighbors
-from ..network import Network
-from .base import Kernel
+from .base import Kernel, Sampler
 from .replicated import Algorithm, network_logdensity, replicated_kernel
 from .settings import register_settings, static
 
@@ -22,7 +21,7 @@ KernelBuilder = Callable[[LogDensity], Any]
 
 @register_settings
 @dataclass(frozen=True, eq=False)
-class Decentralized:
+class Decentralized(Sampler):
     """Sampler in which all agents run a one-machine kernel on their summed log density; made by `cs.decentralize`."""
 
     kernel_builder: KernelBuilder = static(None)
@@ -32,9 +31,6 @@ class Decentralized:
 
     replicated = True
     common_noise = True
-
-    def resolve(self, network: Network, dimension: int, num_warmup: int = 0) -> Decentralized:
-        return self
 
     def build(self, logdensity: LogDensity, neighbors: Neighbors, like: Vector) -> Kernel:
         kernel = self.kernel_builder(network_logdensity(logdensity, neighbors))

@@ -15,7 +15,7 @@ from .._types import Count, Flag, Key, LogDensity, Number, Scalar, Vector
 from ..consensus import Neighbors
 from ..network import Averaging, Network, averaging, averaging_with
 from .adaptation import ONE_STEP_SHARES, Adaptation, Schedule, WindowAdaptation, schedule_of
-from .base import Kernel
+from .base import Kernel, Sampler
 from .mass import check_mass, check_mass_dimension, kinetic_energy, momentum_of, velocity
 from .metropolis import MetropolisNoise, metropolis_noise
 from .settings import check_positive, check_probability, register_settings, static
@@ -41,7 +41,7 @@ class DMALAInfo(NamedTuple):
 
 @register_settings
 @dataclass(frozen=True, eq=False)
-class DMALA:
+class DMALA(Sampler):
     """Decentralized gradient-tracking MALA over gossip: the paper's idea with drift, energy and decisions corrected.
 
     All agents draw the same momentum p ~ N(0, M) and u; one leapfrog step of ε = `step_size`, A the averaging of
@@ -87,7 +87,6 @@ class DMALA:
     energy: str = static("exact")
 
     name = "dmala"
-    replicated = False
     common_noise = True
 
     @property

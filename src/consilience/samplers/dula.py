@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from .._types import Count, Key, LogDensity, Number, Scalar, Vector
 from ..consensus import Neighbors
 from ..network import Network
-from .base import Kernel, own_key
+from .base import Kernel, Sampler, own_key
 from .settings import check_positive, real_number, register_settings, static
 
 PAPER_CONSENSUS_STEP_SIZE = 0.48
@@ -30,7 +30,7 @@ class DULAInfo(NamedTuple):
 
 @register_settings
 @dataclass(frozen=True, eq=False)
-class DULA:
+class DULA(Sampler):
     """Decentralized unadjusted Langevin of Parayil, Bai, George and Gurram (2020), with full gradients.
 
     Iteration k of agent i, with a = `step_size`, β₀ = `consensus_step_size`, and a_ij = 1 on the edges:
@@ -59,8 +59,6 @@ class DULA:
     noise: str = static("published")
 
     name = "dula"
-    replicated = False
-    common_noise = False
 
     @property
     def bias(self) -> str:

@@ -10,7 +10,7 @@ Averaged over the agents it is a Langevin step of size η/m along ∇U = Σ_i �
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple, TypeVar
@@ -23,7 +23,7 @@ from .._types import Count, Key, LogDensity, Number, Vector
 from ..consensus import Neighbors
 from ..network import Network
 from ..posterior import LocalLogDensity
-from .base import Kernel, own_key
+from .base import Kernel, Sampler, own_key
 from .metropolis import Unadjusted
 from .settings import check_positive, register_settings, static
 
@@ -37,7 +37,7 @@ class LangevinNoise(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class GossipLangevin(ABC):
+class GossipLangevin(Sampler):
     """Base class of DESGLD, DESGHMC, DIGing and EXTRA: settings, gradients, noise. Each adds its state and update."""
 
     step_size: Number
@@ -45,8 +45,6 @@ class GossipLangevin(ABC):
     batch_size: int | None = static(None)
 
     name = "gossip_langevin"
-    replicated = False
-    common_noise = False
     corrects_heterogeneity = False
 
     @property

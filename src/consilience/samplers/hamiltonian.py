@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, ClassVar, TypeVar
@@ -15,7 +15,7 @@ from .._types import Key, LogDensity, Number, Scalar, Vector
 from ..consensus import Neighbors
 from ..network import Network
 from .adaptation import ONE_STEP_SHARES, Schedule, WindowAdaptation, schedule_of
-from .base import Kernel
+from .base import Kernel, Sampler
 from .mass import check_mass, check_mass_dimension
 from .replicated import Algorithm, network_logdensity, replicated_kernel
 from .settings import check_flag, check_positive, check_probability, real_number, register_settings, static
@@ -24,7 +24,7 @@ S = TypeVar("S", bound="Hamiltonian")
 
 
 @dataclass(frozen=True, eq=False)
-class Hamiltonian(ABC):
+class Hamiltonian(Sampler):
     """Base class of `NUTS`, `HMC` and `MALA`: their settings, their warm-up, one chain on all agents."""
 
     step_size: Number | None = None
@@ -36,7 +36,6 @@ class Hamiltonian(ABC):
 
     name = "hamiltonian"
     shares: ClassVar[tuple[float, float, float] | None] = None  # of the warm-up: see `Schedule.of`
-    bias = None
     replicated = True
     common_noise = True
 

@@ -12,7 +12,7 @@ from .._checks import whole_number
 from .._types import Count, Key, LogDensity, Number, Scalar, Vector
 from ..consensus import Neighbors
 from ..network import Network
-from .base import Kernel, own_key
+from .base import Kernel, Sampler, own_key
 from .mass import check_mass, check_mass_dimension
 from .metropolis import MetropolisInfo, MetropolisNoise, Unadjusted, metropolis_noise
 from .rounds import MOST_ITERATIONS, check_rounds, rounds_at
@@ -30,7 +30,7 @@ class PublishedState(NamedTuple):
 
 @register_settings
 @dataclass(frozen=True, eq=False)
-class Published:
+class Published(Sampler):
     """The decentralized Metropolis-adjusted Langevin algorithm of Kungurtsev, Cobb, Javidi and Jalaian (2021).
 
     Iteration t of agent i, with ε = `step_size`, s = `rounds` at t, and momenta and decisions of its own:
@@ -68,8 +68,6 @@ class Published:
     metropolis_after: int | None = static(0)
 
     name = "published"
-    replicated = False
-    common_noise = False
     bias = (
         "the published algorithm samples about π² instead of π: variances near half of the posterior's at small "
         "steps, and a wrong acceptance ratio at large ones."

@@ -14,13 +14,13 @@ from ..network import Network
 from ..posterior.shards import form
 from ..results.identity import Table, causes, describe_data, describe_network, describe_sampler, surroundings
 from ..runtimes import Hosts
-from ..samplers import OneShot, Sampler
+from ..samplers import Sampler
 from .preparing import Length
 
 
 def check_sharing(hosts: Hosts, sampler: Sampler, out: Any) -> None:
     """Refuse a run that several hosts cannot do together."""
-    if hosts.count > 1 and isinstance(sampler, OneShot):
+    if hosts.count > 1 and sampler.second_stage is not None:
         raise ValueError(f"{sampler.name} puts all agents' draws together in one place: run it on one host.")
     if hosts.count > 1 and not sampler.replicated and out is None:
         raise ValueError('every host has the draws of its own agents: say where they go, out="runs/first".')

@@ -21,7 +21,7 @@ from ..results.writer import Writer
 from ..runtimes import Chunk, Engine, Hosts
 from ..runtimes.bar import progress_bar
 from ..runtimes.traffic import Traffic, price
-from ..samplers import OneShot
+from ..samplers import SecondStage
 from .preparing import Length
 
 MOST_REDONE = 1e-3  # share of all iterations that may be redone
@@ -93,13 +93,13 @@ def ending(sink: Sink) -> Iterator[None]:
     sink.finish("complete")
 
 
-def combine(sampler: OneShot, sink: Sink, view: View, network: Network, done: Progress) -> Progress:
+def combine(stage: SecondStage, sink: Sink, view: View, network: Network, done: Progress) -> Progress:
     """Combine the agents' own draws into the posterior's, and put what is kept of these into the sink."""
     own = sink.own_draws()
-    combined = sampler.combine(own)
+    combined = stage.combine(own)
     see = jax.jit(jax.vmap(jax.vmap(jax.vmap(view))))
     sink.put(np.asarray(see(combined)), view.layout)
-    return replace(done.sent(_exact_sums(network, sampler.combine_bytes(own))), combined=done.drawn)
+    return replace(done.sent(_exact_sums(network, stage.combine_bytes(own))), combined=done.drawn)
 
 
 def _exact_sums(network: Network, parts: Sequence[int]) -> Traffic:

@@ -18,7 +18,7 @@ from ..posterior import Layout, Posterior, Shard, check_posterior
 from ..posterior.layout import RESERVED
 from ..posterior.shards import stack_on_host
 from ..posterior.view import View, chosen
-from ..samplers import OneShot, Sampler
+from ..samplers import Sampler
 
 MOST_SEED = 2**32 - 1
 
@@ -138,7 +138,7 @@ def running_views(
 ) -> tuple[View | None, View | None]:
     """Return the view that running moments are taken of, and the view of their mean that is recorded."""
     averaged = _averaged_view(layout, posterior, moments)
-    if isinstance(sampler, OneShot) and averaged is not None:
+    if sampler.second_stage is not None and averaged is not None:
         raise ValueError(
             f"{sampler.name} has its draws when all are there: it has no running moments. Leave out moments=."
         )

@@ -24,7 +24,7 @@ from ..results.store import POSTERIOR, SUBPOSTERIORS, Store
 from ..results.stored import moments_of, stored_run
 from ..runtimes import Runtime, Simulate
 from ..runtimes.moments import read_moments
-from ..samplers import OneShot, Sampler
+from ..samplers import Sampler
 from .agreeing import check_alike, check_sharing, data_of_all, settings_of
 from .drawing import combine, draw, ending
 from .preparing import Length, prepare, running_views
@@ -95,8 +95,8 @@ def sample(
     )
     posterior, layout, positions, sampler, view = ready.posterior, ready.layout, ready.starts, ready.sampler, ready.view
     averaged, watched = hosts.together(lambda: running_views(layout, posterior, sampler, moments, watch))
-    # What a one-shot sampler draws first are not the posterior's draws: `view` is for the combined ones.
-    drawn = View.of(layout) if isinstance(sampler, OneShot) else view
+    # What is combined later are not the posterior's draws: `view` is for the combined ones.
+    drawn = view if sampler.second_stage is None else View.of(layout)
     engine = runtime.engine(
         posterior,
         layout,
@@ -117,8 +117,8 @@ def sample(
     label = (progress if isinstance(progress, str) else sampler.name) if progress and hosts.is_first else ""
     with ending(sink):
         done = draw(engine, sink, hosts, length, began, label)
-        if isinstance(sampler, OneShot) and done.combined < done.drawn:
-            done = combine(sampler, sink, view, network, done)
+        if sampler.second_stage is not None and done.combined < done.drawn:
+            done = combine(sampler.second_stage, sink, view, network, done)
             sink.save(done, engine.snapshot() if out else {})
         hosts.wait()  # for the other hosts' draws
     hosts.wait()  # for the first host to have recorded the end
@@ -169,7 +169,7 @@ def _store(
         network,
         drawn.layout,
         identity["run"]["num_samples"],
-        SUBPOSTERIORS if isinstance(sampler, OneShot) else POSTERIOR,
+        POSTERIOR if sampler.second_stage is None else SUBPOSTERIORS,
         resume,
         runtime.agents_per_file(network.size),
     )
@@ -189,4 +189,8 @@ def _check_arguments(posterior: Any, network: Any, sampler: Any, out: Any, resum
         name = getattr(sampler, "name", "nuts")
         raise TypeError(f"sampler is the class {sampler.__name__}, without settings; write sampler=cs.{name}(...).")
     if not isinstance(sampler, Sampler):
-        raise TypeError(f"sampler is a {type(sampler).__name__}; write for example sampler=cs.nuts().")
+        name = type(sampler).__name__
+        raise TypeError(
+            f"sampler is a {name}; write for example sampler=cs.nuts(), or, for one of your own, "
+            f"class {name}(consilience.samplers.Sampler)."
+        )

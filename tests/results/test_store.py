@@ -19,6 +19,7 @@ from consilience.results import store as store_module
 from consilience.results.draws import DiskDraws, blocks, rows_at_once
 from consilience.results.identity import describe_sampler
 from consilience.runtimes import Simulation
+from consilience.samplers import DULA
 from tests.killing import assert_same
 
 TARGET = linear_regression(4)
@@ -191,6 +192,22 @@ class TestRefusals:
         ):
             sample(out=folder, resume=True, **change)
         assert ((folder / "run.toml").read_bytes(), (folder / "checkpoint.npz").read_bytes()) == before
+
+    def test_another_noise_is_another_run(self, tmp_path, monkeypatch):
+        """Not even one that compiled code of this process is for."""
+        build = DULA.build
+
+        def doubled(*args):
+            kernel = build(*args)
+            return kernel._replace(noise=lambda key: jax.tree.map(lambda leaf: 2 * leaf, kernel.noise(key)))
+
+        first = sample(sampler=cs.dula(0.01), out=tmp_path / "run")
+        monkeypatch.setattr(DULA, "build", lambda *args: build(*args))
+        assert_same(sample(sampler=cs.dula(0.01), out=tmp_path / "run", resume=True), first)
+        monkeypatch.setattr(DULA, "build", doubled)
+        with pytest.raises(ValueError, match=r"(?s)holds another run.* it computes something else now"):
+            sample(sampler=cs.dula(0.01), out=tmp_path / "run", resume=True)
+        assert not np.array_equal(sample(sampler=cs.dula(0.01)).kept, first.kept)
 
     def test_a_large_setting_that_changed_in_its_middle(self, tmp_path):
         mass = np.ones(2000, np.float32)

@@ -132,6 +132,18 @@ class TestDraws:
         assert state.iteration == 1
         assert all(jnp.ndim(value) == 0 for value in info)
 
+    def test_an_energy_keeps_the_digits_it_was_computed_with(self):
+        """Above 10⁷ float32 has no digits left behind the point."""
+        far = cs.Posterior(lambda w: TARGET.posterior.log_prior(w) - 1e9, TARGET.posterior.log_likelihood)
+        options = {"init": np.zeros(3), "num_samples": 40, "progress": False}
+        with jax.enable_x64(True):
+            near, away = (
+                cs.sample(posterior, TARGET.shards, RING, cs.nuts(0.1, 1.0), **options).stats["energy"]
+                for posterior in (TARGET.posterior, far)
+            )
+        np.testing.assert_allclose(away - 1e9, near, atol=1e-5)
+        assert np.ptp(near) > 0.1
+
     @half(1)
     def test_float64_stays_float64(self, sampler, network):
         with jax.enable_x64(True):

@@ -34,10 +34,10 @@ from .loop import (
     advance_all,
     buffer_of,
     move_all,
-    noise_shape,
     see,
     start_all,
     start_values_all,
+    trace_noise,
 )
 from .moments import MOMENTS, Accumulated, form_of, nothing_accumulated, read_moments
 from .snapshot import from_arrays, to_arrays
@@ -276,14 +276,15 @@ class Traced(NamedTuple):
     """Traced code of a start, an iteration and a look at a draw, and the forms of what goes through it."""
 
     start: Replayed
+    drawing: Any  # code of the noise
     move: Replayed
     see: Any
     noise: Any
     moments: Accumulated | None
 
     @property
-    def code(self) -> tuple[Any, Any, Any]:
-        return self.start.code, self.move.code, self.see
+    def code(self) -> tuple[Any, ...]:
+        return self.start.code, self.drawing, self.move.code, self.see
 
     @property
     def state(self) -> Any:
@@ -302,12 +303,12 @@ def trace(model: Model, inputs: Inputs, positions: jax.Array, *observe: Callable
     """
     of_start, of_move = observe or (lambda _: None, lambda _: None)
     start = Replayed(partial(start_all, model, observe=of_start), inputs, positions)
-    state, noise = start.form, noise_shape(model, inputs)
+    state, (drawing, noise) = start.form, trace_noise(model, inputs)
     move = Replayed(partial(move_all, model, observe=of_move), inputs, noise, state)
     lanes = state.position.shape[:-1]  # chains, and agents where each has a copy
     moments = None if model.averaged is None else form_of(lanes, model.averaged.layout)
     seen = jax.make_jaxpr(partial(see, model))(buffer_of(1, state.position), moments, jnp.int32(1))
-    return Traced(start, move, seen, noise, moments)
+    return Traced(start, drawing, move, seen, noise, moments)
 
 
 class Compiled(NamedTuple):

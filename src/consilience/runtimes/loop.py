@@ -141,9 +141,13 @@ def _noise_axis(sampler: Sampler, of_agents: int) -> int | None:
     return None if sampler.common_noise else of_agents
 
 
-def noise_shape(model: Model, inputs: Inputs) -> Any:
-    """Return the shapes and dtypes of the noise of one iteration."""
-    return jax.eval_shape(lambda i: jax.tree.map(lambda leaf: leaf[0], noise_of(model, i, jnp.int32(0), 1)), inputs)
+def trace_noise(model: Model, inputs: Inputs) -> tuple[Any, Any]:
+    """Trace the noise of one iteration: return its code, and its shapes and dtypes."""
+
+    def of_one(inputs: Inputs) -> Any:
+        return jax.tree.map(lambda leaf: leaf[0], noise_of(model, inputs, jnp.int32(0), 1))
+
+    return jax.make_jaxpr(of_one, return_shape=True)(inputs)
 
 
 def move_all(
@@ -238,7 +242,7 @@ def advance_all(
     """
     first = state.iteration
     iterations = draws * thin
-    move = move or Replayed(partial(move_all, model), inputs, noise_shape(model, inputs), state)
+    move = move or Replayed(partial(move_all, model), inputs, trace_noise(model, inputs)[1], state)
 
     def iterate(step: jax.Array, carry: Any, noise: Any, block_start: jax.Array) -> Any:
         state, kept = carry
@@ -313,7 +317,8 @@ def buffer_of(draws: int, position: Any) -> jax.ShapeDtypeStruct:
 
 def _empty(draws: int, state: Any, info: Any, counts: Any) -> Any:
     """Return an empty buffer for positions, stats and counts of so many draws, given the forms of one."""
-    stats = jax.tree.map(lambda leaf: jnp.zeros((draws, *leaf.shape), jnp.float32), info)
+    # Flags and counts become means over iterations; an energy keeps the digits it was computed with.
+    stats = jax.tree.map(lambda leaf: jnp.zeros((draws, *leaf.shape), jnp.promote_types(leaf.dtype, jnp.float32)), info)
     return (
         jnp.zeros(buffer_of(draws, state.position).shape, state.position.dtype),
         stats,

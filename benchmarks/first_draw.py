@@ -95,7 +95,7 @@ import consilience
 print(time.perf_counter() - began)
 """
 COMMAND = """
-from consilience.runtimes import bar
+from consilience.runs import bar
 bar.LINE_SECONDS = 0
 from consilience.cli import main
 main()

@@ -13,8 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import consilience as cs
-from consilience.consensus import edge_lists
-from consilience.runtimes.lanes import AGENTS, LaneNeighbors
+from consilience.neighbors import AGENTS, LaneNeighbors, edge_lists
 
 from .timing import seconds
 

@@ -17,8 +17,8 @@ import numpy as np
 
 import consilience as cs
 from consilience.experiments.digits import AGENTS, INIT, POSTERIOR, bundled_digits
-from consilience.posterior import Layout, LocalLogDensity, stack_shards
-from consilience.runtimes import Simulation
+from consilience.model import Layout, LocalLogDensity, stack_shards
+from consilience.runs.simulate import Simulation
 
 DRAWS = 40
 PAIRS = 9

@@ -31,11 +31,11 @@ import numpy as np
 
 import consilience as cs
 from consilience.experiments.digits import AGENTS, INIT, POSTERIOR, bundled_digits
+from consilience.model import Layout, stack_shards
+from consilience.neighbors import Traffic
 from consilience.network import network_from_spec
-from consilience.posterior import Layout, stack_shards
-from consilience.runtimes import Simulation
-from consilience.runtimes.peers.certificates import Authority
-from consilience.runtimes.traffic import Traffic
+from consilience.peers import Authority
+from consilience.runs.simulate import Simulation
 
 from .peers_agent import NAMES, PARTS, RING, SAMPLERS
 

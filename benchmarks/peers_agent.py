@@ -29,15 +29,12 @@ import consilience as cs
 from consilience._compat import dispatch_synchronously
 from consilience.experiments.digits import AGENTS as SIZE
 from consilience.experiments.digits import INIT, POSTERIOR, bundled_digits
+from consilience.neighbors import AGENTS, Arrays, Collectives, PeerNeighbors
 from consilience.network import network_from_spec
-from consilience.peering import Member, Task
-from consilience.runtimes import Simulation
-from consilience.runtimes.lanes import AGENTS
-from consilience.runtimes.peers.collectives import Arrays, Collectives
-from consilience.runtimes.peers.mailbox import Mailbox
-from consilience.runtimes.peers.neighbors import PeerNeighbors
-from consilience.runtimes.peers.session import Credentials, Links, Place, configuration
-from consilience.sampling import Length
+from consilience.peers import Credentials, Links, Mailbox, Place
+from consilience.peers.session import configuration
+from consilience.runs import Length, Member, Task
+from consilience.runs.simulate import Simulation
 
 from .plan_model import SAMPLERS as PLANNED
 from .plan_model import alone
@@ -105,7 +102,7 @@ class Runtime:
 
     @staticmethod
     def _loop(function: Callable[[jax.Array, jax.Array], jax.Array]) -> Any:
-        """Compiled under a `vmap` of one agent within one of one chain, as in runtimes/loop.py."""
+        """Compiled under a `vmap` of one agent within one of one chain, as in engine/loop.py."""
         lanes = jax.vmap(jax.vmap(function, in_axes=(0, None), axis_name=AGENTS), in_axes=(0, None))
         return jax.jit(lanes)
 

@@ -36,7 +36,7 @@ from consilience import planning
 from consilience.network import network_from_spec
 from consilience.planning import Constants, Demand, Links, Prediction, Roads, demand_of, predict
 from consilience.planning.demand import Asked
-from consilience.results.store import read_checkpoint
+from consilience.store import read_checkpoint
 
 from . import plan_model
 from .peers import Crew

@@ -13,8 +13,8 @@ import numpy as np
 
 import consilience as cs
 from consilience.experiments.images import bundled_digits
-from consilience.posterior import Layout, stack_shards
-from consilience.runtimes import Simulation
+from consilience.model import Layout, stack_shards
+from consilience.runs.simulate import Simulation
 
 AGENTS, CLASSES, PIXELS = 5, 10, 64
 SAMPLERS: dict[str, Any] = {

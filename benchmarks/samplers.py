@@ -20,8 +20,8 @@ import numpy as np
 
 import consilience as cs
 from consilience.experiments.digits import AGENTS, INIT, POSTERIOR, PRIOR_PRECISION, bundled_digits
-from consilience.posterior import Layout, Shard, stack_shards
-from consilience.runtimes import Simulation
+from consilience.model import Layout, Shard, stack_shards
+from consilience.runs.simulate import Simulation
 
 from .timing import interleaved
 

@@ -25,8 +25,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import consilience as cs
-from consilience.posterior import Layout, Shard, stack_shards
-from consilience.runtimes import Simulation
+from consilience.model import Layout, Shard, stack_shards
+from consilience.runs.simulate import Simulation
 
 from .gossip import exponent
 from .samplers import TINY, floor, gradient, ratio, value_and_gradient

@@ -32,7 +32,7 @@ SLOW = (  # what `make test-fast` leaves out
     "planning/test_demand.py",
     "planning/test_prediction.py",
     "planning/test_trial.py",
-    "results/test_killing.py",
+    "store/test_killing.py",
     "samplers/",
     "test_docs.py",
     "test_invariance.py",
@@ -42,7 +42,11 @@ SLOW = (  # what `make test-fast` leaves out
 
 matplotlib.use("Agg")
 jax.config.update("jax_num_cpu_devices", 5)  # for tests of meshes; the others use the first
-install_import_hook(["consilience.samplers", "consilience.consensus"], "beartype.beartype")
+SHAPES_CHECKED = (
+    "samplers",
+    *(f"neighbors.{name}" for name in ("alone", "edges", "gossip", "loops", "projection", "protocol")),
+)
+install_import_hook([f"consilience.{name}" for name in SHAPES_CHECKED], "beartype.beartype")
 
 from consilience._compiled import FOLDER, OFF, VARIABLE, keep_compiled_code
 

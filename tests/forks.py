@@ -23,7 +23,7 @@ POLL = 0.02
 SPENT = []  # seconds of a processor, by those that have ended
 # Not blackjax, which starts jax's threads when it is imported: a fork has none of them, and waits for them for ever.
 IMPORTED = (
-    *("consilience.cli.app", "consilience.cli.peer", "consilience.cli.run", "consilience.peering"),
+    *("consilience.cli.app", "consilience.cli.peer", "consilience.cli.run", "consilience.runs"),
     *("optax", "scipy.fftpack", "networkx", "cryptography.x509", "zarr", "zenoh"),
 )
 

@@ -20,7 +20,8 @@ WARMUP, CHAINS = 2000, 2
 SCRIPT = """
 import sys, time
 from tests.killing import resumed
-from consilience.runtimes import bar, engine
+from consilience.engine import engine
+from consilience.runs import bar
 sampler, out, draws, most = sys.argv[1:]
 bar.LINE_SECONDS = 0  # every report is printed
 engine.CHUNK_SECONDS = 0.05  # and there are many

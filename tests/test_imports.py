@@ -1,6 +1,7 @@
 """What importing consilience costs, and what it says when something is missing."""
 
 import ast
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -10,10 +11,9 @@ import pytest
 import consilience
 
 PACKAGE = Path(consilience.__file__).parent
-LAYERS = ["network", "consensus", "posterior", "samplers", "runtimes", "results", "sampling", "peering"]
-LAYERS += ["report", "experiments", "planning", "cli"]
-BELOW = ["_cache", "_checks", "_compat", "_compiled", "_extras", "_lazy", "_types"]  # all layers
-DOORS = {("run.py", "report")}  # run.report() is where users look for it
+LAYERS = ["network", "neighbors", "model", "samplers", "engine", "store", "report", "results", "peers", "runs"]
+LAYERS += ["planning", "experiments", "cli"]
+BELOW = ["_cache", "_checks", "_compat", "_compiled", "_extras", "_keys", "_lazy", "_refused", "_types"]  # all layers
 SOFT = (  # APIs that may change without notice: for _compat.py alone
     "jax._src",
     "jax.core",
@@ -117,20 +117,50 @@ def modules():
     return sorted(PACKAGE.rglob("*.py"))
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(PACKAGE)))
+def imports_of_others(path):
+    """Yield (package, module in it or "", names) for every import of another package that happens at run time."""
+    parts = path.relative_to(PACKAGE).parent.parts
+    tree = ast.parse(path.read_text())
+    guards = [node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)]
+    for_types = {id(inner) for guard in guards for node in guard.body for inner in ast.walk(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level and id(node) not in for_types:
+            target = [*parts[: len(parts) + 1 - node.level], *(node.module or "").split(".")]
+            target = [part for part in target if part]
+            names = [alias.name for alias in node.names]
+            if not target:  # whole packages
+                yield from ((name, "", []) for name in names if name in LAYERS)
+            elif target[0] in LAYERS and target[0] != parts[0]:
+                yield target[0], ".".join(target[1:]), names
+
+
+INSIDE = [path for path in modules() if path.parent != PACKAGE]
+
+
+@pytest.mark.parametrize("path", INSIDE, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_layers_import_only_from_those_above(path):
-    layer = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-    if layer == "__init__":
-        return  # the package's own front
-    place = -1 if layer in BELOW else LAYERS.index(layer)
-    parents = path.relative_to(PACKAGE).parent.parts
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.level:
-            base = parents[: len(parents) + 1 - node.level]
-            target = [*base, *(node.module or "").split(".")]
-            other = next((part for part in target if part), "")
-            if other in LAYERS and (path.name, other) not in DOORS:
-                assert LAYERS.index(other) <= place, f"{path.name} imports {other}"
+    layer = path.relative_to(PACKAGE).parts[0]
+    for other, _, _ in imports_of_others(path):
+        assert LAYERS.index(other) < LAYERS.index(layer), f"{path.name} imports {other}"
+
+
+@pytest.mark.parametrize("path", INSIDE, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_package_is_used_through_its_front_only(path):
+    for other, module, names in imports_of_others(path):
+        assert not module, f"{path.name} reaches into {other}.{module} for {', '.join(names)}"
+        public = importlib.import_module(f"consilience.{other}").__all__
+        assert set(names) <= set(public), f"{path.name} uses what {other} does not name"
+
+
+def test_modules_of_the_root_import_no_layer():
+    for path in modules():
+        if path.parent == PACKAGE and path.name != "__init__.py":
+            assert path.stem in BELOW
+            assert not [node for node in ast.walk(ast.parse(path.read_text())) if imports_a_layer(node)], path.name
+
+
+def imports_a_layer(node):
+    return isinstance(node, ast.ImportFrom) and node.level == 1 and (node.module or "").split(".")[0] in LAYERS
 
 
 @pytest.mark.parametrize("name", SOFT)

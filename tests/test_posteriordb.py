@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from consilience.posterior import stack_shards, start_values
+from consilience.model import stack_shards, start_values
 
 from .posteriordb import AGENTS, NAMES, load, needs_posteriordb, read
 

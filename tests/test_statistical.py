@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from consilience.experiments.targets import gaussian_mixture, linear_regression, log_gamma
-from consilience.posterior import stack_shards
+from consilience.model import stack_shards
 
 from .statistical import moment_test
 

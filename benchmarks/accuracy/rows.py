@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import consilience as cs
-from consilience.posterior import Layout
+from consilience.model import Layout
 
 from .cells import NETWORKS, Cell
 from .measures import accuracy, cost, distinct, is_finite, mixing

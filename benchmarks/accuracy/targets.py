@@ -8,7 +8,7 @@ import numpy as np
 
 import consilience as cs
 from consilience.experiments import digits, targets
-from consilience.posterior import Layout
+from consilience.model import Layout
 
 TARGETS = {
     "linear regression": "y ~ N(xw, 1), w ~ N(0, I), 3 parameters: the posterior is Gaussian, its moments are known.",

@@ -1,9 +1,9 @@
 """Decentralized Bayesian sampling: organisations that may not pool their data sample one posterior together."""
 
+from .model import Classification, Posterior, Regression, pool, shard
 from .network import Network
-from .posterior import Classification, Posterior, Regression, pool, shard
 from .results import Run, Summary, load
-from .runtimes import Devices
+from .runs import Devices, sample
 from .samplers import DESGHMC as desghmc  # noqa: N811
 from .samplers import DESGLD as desgld  # noqa: N811
 from .samplers import DMALA as dmala  # noqa: N811
@@ -17,7 +17,6 @@ from .samplers import ConsensusMonteCarlo as consensus_monte_carlo  # noqa: N813
 from .samplers import DIGing as diging  # noqa: N813
 from .samplers import Published as published  # noqa: N813
 from .samplers import decentralize
-from .sampling import sample
 
 __version__ = "0.1.0"
 

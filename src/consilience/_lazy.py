@@ -5,14 +5,21 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from ._extras import require
+
 
 class LazyModule:
-    """A stand-in for a module, which is imported when one of its names is asked for."""
+    """A stand-in for a module, which is imported when one of its names is asked for.
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    Args:
+      extra: the extra of consilience that brings the module, where it is optional.
+    """
+
+    def __init__(self, name: str, extra: str | None = None) -> None:
+        self._name, self._extra = name, extra
 
     def __getattr__(self, attribute: str) -> Any:
         if attribute.startswith("_"):  # tools that inspect all objects ask for these: not a use
             raise AttributeError(attribute)
-        return getattr(importlib.import_module(self._name), attribute)
+        module = importlib.import_module(self._name) if self._extra is None else require(self._name, self._extra)
+        return getattr(module, attribute)

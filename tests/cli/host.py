@@ -1,7 +1,8 @@
 """The command, as one of several hosts runs it, that reports what it has drawn at once and often."""
 
 from consilience.cli import main
-from consilience.runtimes import bar, engine
+from consilience.engine import engine
+from consilience.runs import bar
 
 assert bar.LINE_SECONDS > 0 and engine.CHUNK_SECONDS > 0, "how often progress is reported is said elsewhere now"
 bar.LINE_SECONDS, engine.CHUNK_SECONDS = 0, 0.1

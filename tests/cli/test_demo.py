@@ -13,8 +13,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from consilience.cli.app import app
-from consilience.experiments import digits, digits_figure
-from consilience.report import page
+from consilience.experiments import digits
 
 SAMPLERS = ["nuts", "dmala", "published", "dula", "centralized HMC", "agent 0 alone"]
 
@@ -38,7 +37,7 @@ def fewer(data):
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory):
     """`consilience demo --quick` on fewer and smaller images, and what it found."""
-    out, found, whole = tmp_path_factory.mktemp("demo"), [], digits.digits
+    out, found, whole = tmp_path_factory.mktemp("demo"), [], digits.compare_on_digits
 
     def kept(*arguments, **options):
         found.append(whole(*arguments, **options))
@@ -48,7 +47,7 @@ def quick(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(digits, "bundled_digits", lambda: images)
         patch.setattr(digits, "INIT", {**digits.INIT, "w": digits.INIT["w"][:16]})
-        patch.setattr(digits, "digits", kept)
+        patch.setattr("consilience.experiments.compare_on_digits", kept)
         result = invoke("demo", "--quick", "--out", str(out))
     assert result.exit_code == 0, result.output
     return Quick(out, result, found[0])
@@ -105,9 +104,9 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_first_draw(tmp_pa
 
 def test_json_is_json_and_quiet_is_quiet(quick, tmp_path, monkeypatch):
     asked = Mock(return_value=quick.outcome)
-    monkeypatch.setattr(digits, "digits", asked)
-    monkeypatch.setattr(digits_figure, "digits_figure", Mock())
-    monkeypatch.setattr(page, "report", Mock())
+    monkeypatch.setattr("consilience.experiments.compare_on_digits", asked)
+    monkeypatch.setattr("consilience.experiments.plot_digits", Mock())
+    monkeypatch.setattr("consilience.report.report", Mock())
     result = invoke("demo", "--quick", "--json", "--quiet", "--out", str(tmp_path))
     assert json.loads(result.stdout) == json.loads((quick.out / "results.json").read_text())
     assert result.stderr == ""
@@ -116,9 +115,9 @@ def test_json_is_json_and_quiet_is_quiet(quick, tmp_path, monkeypatch):
 
 def test_quiet_prints_the_table_alone(tmp_path, monkeypatch):
     row = digits.Row("dula", 0.9, 0.8, 0.3, 1.0, 50.0, None, 10, 2.0, "not exact", 1.0)
-    monkeypatch.setattr(digits, "digits", Mock(return_value=Mock(rows=[row], runs={})))
-    monkeypatch.setattr(digits_figure, "digits_figure", Mock())
-    monkeypatch.setattr(page, "report", Mock())
+    monkeypatch.setattr("consilience.experiments.compare_on_digits", Mock(return_value=Mock(rows=[row], runs={})))
+    monkeypatch.setattr("consilience.experiments.plot_digits", Mock())
+    monkeypatch.setattr("consilience.report.report", Mock())
     told, quiet = (invoke("demo", "--quick", "--out", str(tmp_path), *option).stdout for option in ([], ["--quiet"]))
     assert told.startswith(quiet.rstrip())
     assert "dula" in quiet

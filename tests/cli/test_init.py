@@ -20,7 +20,7 @@ from consilience.cli.agents import AgentTable, read_agent
 from consilience.cli.config import keys_of
 from consilience.cli.endpoints import check_endpoint
 from consilience.cli.observer import read_observer
-from consilience.runtimes.peers.certificates import Authority, Verifier
+from consilience.peers import Authority, Verifier
 
 from .project import FILE, MODULE, assert_refused, invoke, write_project
 

@@ -15,7 +15,6 @@ from consilience.experiments import bnn, boston, data, gmm, images, mnist_partia
 from consilience.experiments.catalogue import EXPERIMENTS
 from consilience.experiments.record import Record
 from consilience.experiments.summary import method_cells
-from consilience.report import page
 from consilience.samplers import DULA
 
 RECORDS = Path(__file__).parents[2] / "docs" / "experiments"
@@ -75,7 +74,7 @@ def test_an_experiment_is_conducted_and_drawn(name, tmp_path, small, monkeypatch
     """With samplers that compile quickly in the place of exact ones, and without the report on their runs."""
     for heavy in {"NUTS", "HMC", "DMALA"} & vars(SLOW[name]).keys():
         monkeypatch.setattr(SLOW[name], heavy, lambda **_: DULA(1e-7))
-    monkeypatch.setattr(page, "report", Mock())
+    monkeypatch.setattr("consilience.report.report", Mock())
     record = reproduction.reproduce(EXPERIMENTS[name], reproduction.Options(seeds=2, out=tmp_path, quick=True))
     assert {row.name for row in record.rows} >= {"centralized HMC", "published", "D-ULA"}
     assert all(np.isfinite(values).all() for row in record.rows for values in row.scores.values())

@@ -7,8 +7,9 @@ import jax
 import numpy as np
 
 import consilience as cs
-from consilience.results import shared
-from consilience.runtimes import bar, engine
+from consilience.engine import engine
+from consilience.runs import bar
+from consilience.store import shared
 
 from .problem import sample, shard_of
 

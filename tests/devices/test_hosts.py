@@ -144,7 +144,7 @@ def test_what_one_host_refuses_stops_all(jobs, message, tmp_path):
 
 
 def test_more_hosts_than_agents_are_refused():
-    from consilience.runtimes.devices.arrays import chosen_devices
+    from consilience.runs.arrays import chosen_devices
 
     class Device:
         def __init__(self, host):

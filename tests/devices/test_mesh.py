@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience.runtimes.devices.arrays import MeshArrays
-from consilience.runtimes.moments import Accumulated, nothing_accumulated
+from consilience.engine import Accumulated
+from consilience.engine.moments import nothing_accumulated
+from consilience.runs.arrays import MeshArrays
 
 from ..halves import checkerboard
 from .problem import DIMENSION, POSTERIOR, sample, shard_of

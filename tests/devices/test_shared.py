@@ -3,9 +3,7 @@
 import pytest
 
 import consilience as cs
-from consilience.results import shared
-from consilience.results.progress import Progress
-from consilience.results.shared import SharedStore
+from consilience.store import Progress, SharedStore, shared
 
 from .problem import sample
 

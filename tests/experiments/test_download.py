@@ -16,7 +16,7 @@ import pytest
 
 from consilience.experiments import download as module
 from consilience.experiments.download import content, download
-from consilience.results.files import locked
+from consilience.store import locked
 
 from ..patience import PATIENCE
 from ..peers.crew import free_ports

@@ -7,8 +7,8 @@ from consilience.experiments import bnn, boston, gmm, images, logistic
 from consilience.experiments.floor import Floor, derivative_milliseconds, gradient_and_product, value_and_gradient
 from consilience.experiments.methods import Target
 from consilience.experiments.mnist_partial import quarters
+from consilience.model import Posterior, shard
 from consilience.network import Network
-from consilience.posterior import Posterior, shard
 
 from ..real_data import FOLDER, needs_data
 

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import consilience as cs
 from consilience.cli.app import app
 from consilience.network import network_from_spec
-from consilience.results.store import read_checkpoint
+from consilience.store import read_checkpoint
 
 from ..forks import Forked
 from ..patience import PATIENCE

@@ -7,10 +7,10 @@ named hold where it was started.
 import time
 from pathlib import Path
 
-from consilience.peering import member
-from consilience.peering.segment import Segment
-from consilience.results import store
-from consilience.runtimes.engine import Engine
+from consilience.engine import Engine
+from consilience.runs import member
+from consilience.runs.segment import Segment
+from consilience.store import folder as store
 
 from .agent import main  # no summary
 

@@ -13,10 +13,7 @@ from pathlib import Path
 
 import zenoh
 
-from consilience.runtimes.peers.board import Board
-from consilience.runtimes.peers.certificates import Authority, Identity, Verifier
-from consilience.runtimes.peers.mailbox import Mailbox
-from consilience.runtimes.peers.session import Credentials, Links, Place
+from consilience.peers import Authority, Board, Credentials, Identity, Links, Mailbox, Place, Verifier
 
 from ..patience import PATIENCE
 from .crew import free_ports

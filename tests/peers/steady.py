@@ -3,7 +3,7 @@
 Agents say a few words to each other before every chunk, and those are part of the traffic.
 """
 
-from consilience.runtimes import engine
+from consilience.engine import engine
 
 from .agent import main  # no summary
 

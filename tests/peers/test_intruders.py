@@ -25,12 +25,11 @@ pytest.importorskip("cryptography")
 import zenoh
 
 import consilience as cs
-from consilience.runtimes.peers import board, mailbox
-from consilience.runtimes.peers.board import Card, _framed
-from consilience.runtimes.peers.certificates import Authority
-from consilience.runtimes.peers.mailbox import AHEAD, SAID, Interrupted
-from consilience.runtimes.peers.session import OBSERVER, Credentials, Place
-from consilience.runtimes.peers.wire import HEADER, MAGIC, NOT_FINITE, Form, arrays_of, header_of, pack
+from consilience.neighbors import HEADER, Form, Interrupted, header_of, pack
+from consilience.neighbors.wire import MAGIC, NOT_FINITE, arrays_of
+from consilience.peers import OBSERVER, Authority, Card, Credentials, Place, board, mailbox
+from consilience.peers.board import _framed
+from consilience.peers.mailbox import AHEAD, SAID
 
 from ..patience import PATIENCE
 from .crew import MODEL, Crew

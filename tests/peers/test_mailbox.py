@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from consilience.runtimes.peers.mailbox import Mailbox
-from consilience.runtimes.peers.wire import Form, arrays_of, header_of, pack
+from consilience.neighbors import Form, header_of, pack
+from consilience.neighbors.wire import arrays_of
+from consilience.peers import Mailbox
 
 RUN = bytes(8)
 VALUES = [np.arange(3.0)]

@@ -2,8 +2,10 @@
 
 import pytest
 
-from consilience.peering.meeting import (
+from consilience.peers import (
+    Card,
     common_base,
+    differences,
     digest_of,
     given_up_by_most,
     is_here,
@@ -11,8 +13,6 @@ from consilience.peering.meeting import (
     next_epoch,
     phase_before,
 )
-from consilience.peering.status import differences
-from consilience.runtimes.peers.board import Card
 
 
 def card(name, **says):

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from consilience.cli.app import app
 from consilience.cli.status import status_text
-from consilience.runtimes.peers.session import Credentials, Links, Place
+from consilience.peers import Credentials, Links, Place
 
 from .crew import Crew
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience.peering.meeting import ENDED
+from consilience.peers import ENDED
 
 from .crew import HELD, Crew, Proxy
 

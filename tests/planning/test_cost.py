@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 import consilience as cs
+from consilience.neighbors import HEADER
 from consilience.planning.cost import COMPUTE, LATENCY, MEASURED, Constants, Roads, bytes_on_the_wire
 from consilience.planning.demand import Asked, Demand
 from consilience.planning.links import Links
-from consilience.runtimes.peers.wire import HEADER
 
 SLOW = Constants(hop=3e-4, hop_byte=2e-9, message=4e-4, message_byte=1e-9, room_byte=0.0, noise_byte=0.0)
 ITERATION = (

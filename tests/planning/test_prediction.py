@@ -8,11 +8,11 @@ import pytest
 
 import consilience as cs
 from benchmarks.plan import WITHIN, table, table_of_sums, worst
+from consilience.engine import CHUNK_SECONDS
+from consilience.neighbors import HEADER
 from consilience.planning import MEASURED, Links, demand_of, predict
 from consilience.planning.cost import Cost
 from consilience.planning.prediction import BETWEEN_CHUNKS, per_draw
-from consilience.runtimes.engine import CHUNK_SECONDS
-from consilience.runtimes.peers.wire import HEADER
 
 DOCS = Path(__file__).parents[2] / "docs"
 RING = cs.Network.ring(5)

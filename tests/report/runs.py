@@ -7,9 +7,9 @@ import numpy as np
 
 import consilience as cs
 from consilience.experiments.targets import linear_regression
-from consilience.posterior import Layout
+from consilience.model import Layout
+from consilience.neighbors import Traffic
 from consilience.results import Run
-from consilience.runtimes.traffic import Traffic
 
 START = {"b": np.zeros(3, np.float32), "w": np.zeros((2, 3), np.float32)}
 

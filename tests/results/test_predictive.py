@@ -13,13 +13,12 @@ from scipy.stats import norm
 from sklearn import metrics
 
 import consilience as cs
-from consilience.posterior import Layout, Posterior
-from consilience.posterior.tasks import Classification, Regression
+from consilience.model import Classification, Layout, Posterior, Regression
+from consilience.neighbors import Traffic
 from consilience.results import Run, expectation, scores
-from consilience.results import draws as storage
 from consilience.results.expectation import expectation as mean_of
 from consilience.results.predictive import evaluate, predict
-from consilience.runtimes.traffic import Traffic
+from consilience.store import draws as storage
 
 from ..statistical import LEVEL, RETRY_LEVEL
 

@@ -8,9 +8,9 @@ from arviz_stats.base import array_stats
 import consilience as cs
 from consilience.experiments.targets import linear_regression
 from consilience.results import Run
-from consilience.results import draws as storage
 from consilience.results.expectation import expectation
 from consilience.results.summary import SHOWN_ROWS
+from consilience.store import draws as storage
 
 TARGET = linear_regression(4)
 RING = cs.Network.ring(4)

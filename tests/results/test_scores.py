@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from consilience.results import scores
-from consilience.results.scores import ClassificationScores, Coverage, CumulativeError, RegressionScores, Reliability
+from consilience.results import ClassificationScores, RegressionScores, Reliability, scores
+from consilience.results.scores import Coverage, CumulativeError
 
 CLASSES = 4
 

@@ -7,10 +7,10 @@ import pytest
 
 import consilience as cs
 from consilience.experiments.targets import linear_regression
-from consilience.posterior import Layout
+from consilience.model import Layout
+from consilience.neighbors import Traffic
 from consilience.results import Run
 from consilience.results.run import Owner
-from consilience.runtimes.traffic import Traffic
 
 TARGET = linear_regression(4)
 RING = cs.Network.ring(4)

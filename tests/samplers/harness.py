@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import consilience as cs
-from consilience.posterior import Layout, stack_shards
-from consilience.runtimes import Simulation, loop
+from consilience.engine import loop
+from consilience.model import Layout, stack_shards
+from consilience.runs.simulate import Simulation
 
 
 def simulation(target, network, sampler, start=None, chains=1, seed=0, num_warmup=0, **options):

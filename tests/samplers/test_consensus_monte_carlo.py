@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience.consensus import Alone
 from consilience.experiments.targets import REGRESSION, linear_regression, log_gamma
-from consilience.runtimes.traffic import Traffic
+from consilience.neighbors import Alone, Traffic
 
 from ..statistical import assert_caught, assert_right
 from .harness import draws, simulation

@@ -9,8 +9,8 @@ import pytest
 
 import consilience as cs
 from consilience.experiments.targets import linear_regression, log_gamma
+from consilience.neighbors import LaneNeighbors
 from consilience.network import averaging
-from consilience.runtimes.lanes import LaneNeighbors
 
 from ..statistical import assert_caught, assert_right
 from .harness import draws, draws_after, noise_of, simulation

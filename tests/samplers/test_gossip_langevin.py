@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience.consensus import Alone
 from consilience.experiments.targets import linear_regression
-from consilience.posterior import Layout, LocalLogDensity, stack_shards
-from consilience.runtimes.traffic import Traffic
+from consilience.model import Layout, LocalLogDensity, stack_shards
+from consilience.neighbors import Alone, Traffic
 
 from ..halves import checkerboard
 from ..statistical import assert_caught, assert_right

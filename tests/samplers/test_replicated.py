@@ -10,12 +10,11 @@ import pytest
 from arviz_stats.base import array_stats
 
 import consilience as cs
+from consilience.engine import Chunk
 from consilience.experiments.targets import linear_regression, log_gamma
-from consilience.runtimes import Chunk
-from consilience.runtimes.lanes import LaneNeighbors
-from consilience.runtimes.traffic import Traffic
+from consilience.neighbors import LaneNeighbors, Traffic
+from consilience.runs.drawing import check_in_step
 from consilience.samplers.adaptation import Schedule, WindowAdaptation
-from consilience.sampling.drawing import check_in_step
 
 from ..halves import checkerboard
 from .harness import draws, simulation

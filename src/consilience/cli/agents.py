@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..network import Network, network_from_spec
-from ..runtimes.peers.session import OBSERVER
+from ..peers import OBSERVER
 from ..samplers import Sampler
 from .build import sampler_from
 from .columns import READERS
@@ -40,7 +40,7 @@ from .endpoints import check_endpoint, dialed
 from .toml import apply_change, read_toml
 
 if TYPE_CHECKING:
-    from ..runtimes.peers.certificates import Identity
+    from ..peers import Identity
 
 AGENT = "agent.toml"
 AUTHORITY = "authority"
@@ -122,7 +122,7 @@ class AgentFile:
 
     def identity(self) -> Identity:
         """Return the agent's key and certificate; refuse those of another agent, or of another run."""
-        from ..runtimes.peers.certificates import Identity, Untrusted, Verifier
+        from ..peers import Identity, Untrusted, Verifier
 
         own = Identity(self.key.read_bytes(), self.certificate.read_bytes())
         try:

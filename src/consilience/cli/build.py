@@ -12,9 +12,8 @@ import jax
 
 from .. import samplers
 from .._types import Key, Params
+from ..model import Posterior, check_shards
 from ..network import Network, network_from_spec
-from ..posterior import Posterior
-from ..posterior.shards import check_shards
 from ..samplers import Decentralized, Sampler
 from .config import Config
 from .data import Data, load_data

@@ -6,8 +6,7 @@ from typing import Any
 
 import typer
 
-from ..network.spec import EXAMPLES
-from ..network.weights import RULES
+from ..network import EXAMPLES, RULES
 from .build import SAMPLERS, settings_of
 from .config import TABLES, keys_of
 

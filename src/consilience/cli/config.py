@@ -42,7 +42,7 @@ from types import NoneType, UnionType
 from typing import Any, TypeVar
 
 from .._checks import whole_number
-from ..sampling import MOST_SEED
+from ..runs import MOST_SEED
 from .ending import choose_from
 from .toml import apply_change, read_toml
 

@@ -11,8 +11,7 @@ import jax
 import numpy as np
 
 from .._types import Batch
-from ..posterior import shard
-from ..posterior.shards import as_arrays, rows
+from ..model import as_arrays, rows, shard
 from .columns import Columns, read_columns
 from .config import DataTable, SplitTable
 from .modules import call, named

@@ -20,7 +20,7 @@ from .output import QUIET
 from .writing import check_folder
 
 if TYPE_CHECKING:
-    from ..experiments.digits import Outcome
+    from ..experiments import Outcome
 
 RESULTS = "results.json"
 FIGURE = "figure.png"
@@ -50,16 +50,15 @@ def demo(
         check_folder(out, "--out DIR")
         out.mkdir(parents=True, exist_ok=True)
     keep_compiled_code()
-    from ..experiments.digits import Scale, digits
-    from ..experiments.digits_figure import digits_figure
-    from ..report.page import report
+    from ..experiments import Scale, compare_on_digits, plot_digits
+    from ..report import report
 
     began = time.perf_counter()
     scale = Scale(10, 50, 25, 2, 10, 20, 10, 2) if quick else Scale()
-    outcome = digits(scale, seed, progress=not quiet)
+    outcome = compare_on_digits(scale, seed, progress=not quiet)
     rows = [asdict(row) for row in outcome.rows]
     (out / RESULTS).write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
-    digits_figure(outcome, out / FIGURE)
+    plot_digits(outcome, out / FIGURE)
     report(outcome.runs, out / REPORT, "Five agents on a ring, two digits each")
     if as_json:
         print(json.dumps(rows, indent=2))

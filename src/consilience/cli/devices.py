@@ -13,8 +13,8 @@ import jax
 import typer
 
 from .._compat import is_out_of_memory
-from ..runtimes import Devices, Hosts
-from ..runtimes.hosts import LostHostError, is_known_to_all
+from ..engine import Hosts, LostHostError, is_known_to_all
+from ..runs import Devices
 from .ending import FAILED, INTERRUPTED, end, errors_are_said, shortly
 
 CLUSTER = "cluster"

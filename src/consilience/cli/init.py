@@ -10,10 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from .._extras import require
-from ..network import network_from_spec
-from ..network.spec import EXAMPLES
-from ..network.weights import RULES
-from ..runtimes.peers.session import OBSERVER
+from ..network import EXAMPLES, RULES, network_from_spec
+from ..peers import OBSERVER
 from .agents import AGENT, AUTHORITY, COLUMNS, NOT_FOR_AGENTS, ON_LOSS, check_mask, check_names
 from .build import sampler_from
 from .changes import set_option

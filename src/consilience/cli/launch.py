@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..results.stored import load
+from ..results import load
 from .agents import AGENT
 from .changes import set_option
 from .ending import FAILED, INTERRUPTED, end, errors_are_said

@@ -11,9 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from ..network import Network, Plan, network_from_spec
-from ..network.spec import EXAMPLES
-from ..network.weights import RULES
+from ..network import EXAMPLES, RULES, Network, Plan, network_from_spec
 from .ending import errors_are_said
 from .output import QUIET
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..runtimes.peers.session import OBSERVER
+from ..peers import OBSERVER
 from .agents import EXAMPLES, RUN_ID, check_names, own_files
 from .config import check_tables, table_of
 from .endpoints import check_endpoint, dialed

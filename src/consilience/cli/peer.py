@@ -21,16 +21,11 @@ from typing import Annotated, Any
 import jax
 import typer
 
-from .._compat import (
-    callback_errors_unlogged,
-    dispatch_synchronously,
-    log_zenoh_refusals,
-    zenoh_refusal,
-)
+from .._compat import callback_errors_unlogged, dispatch_synchronously, log_zenoh_refusals, zenoh_refusal
 from .._compiled import keep_compiled_code
 from .._extras import check_installed
 from ..results import Run
-from ..sampling import Length
+from ..runs import Length
 from .agents import ON_LOSS, AgentFile, read_agent
 from .build import model_of, sampler_from
 from .changes import set_option
@@ -86,7 +81,7 @@ def peer(
         dispatch_synchronously()
         with redirect_stdout(sys.stderr):
             member = _member(agent, patience, quiet)
-    from ..peering import Excluded, Stopped
+    from ..runs import Excluded, Stopped
 
     with _logged(agent, quiet), _zenoh_in_the_log(), redirect_stdout(sys.stderr), errors_are_said():
         try:
@@ -123,8 +118,8 @@ def _again(file: Path, data: str | None, changes: Sequence[str], patience: float
 def _member(agent: AgentFile, patience: float, quiet: bool) -> Any:
     """Return the agent as a `Member` of the run, checked and ready to be compiled."""
     from ..network import network_from_spec
-    from ..peering import Member, Task
-    from ..runtimes.peers.session import Credentials, Place
+    from ..peers import Credentials, Place
+    from ..runs import Member, Task
 
     config, asked = agent.config, agent.config.run
     posterior, init = model_of(config)
@@ -210,7 +205,7 @@ def _signals(member: Any) -> Iterator[None]:
 @contextmanager
 def _logged(agent: AgentFile, quiet: bool) -> Iterator[None]:
     """Write what happens between agents to a log file, and to stderr unless `quiet`."""
-    from ..runtimes.peers.mailbox import Interrupted
+    from ..neighbors import Interrupted
 
     log = logging.getLogger(PEERS)
     to_file = logging.FileHandler(agent.folder / LOG, encoding="utf-8")
@@ -235,7 +230,7 @@ def _logged(agent: AgentFile, quiet: bool) -> Iterator[None]:
 @contextmanager
 def _zenoh_in_the_log() -> Iterator[None]:
     """Log whom Zenoh refuses; left to itself, it would write that to stdout."""
-    from ..runtimes.peers.mailbox import is_said
+    from ..peers import is_said
 
     log_zenoh_refusals()
     sys.stdout.flush()
@@ -275,7 +270,7 @@ class _Shown:
         self._line: Callable[[str], None] | None = None if quiet else _terminal_line()
 
     def __call__(self, status: Mapping[str, Any]) -> None:
-        from ..peering.status import described
+        from ..peers import described
 
         partial = self._file.with_suffix(".partial")
         partial.write_text(json.dumps({**status, "time": time.time()}), encoding="utf-8")

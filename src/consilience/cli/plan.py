@@ -12,12 +12,21 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from ..network import Network, network_from_spec
-from ..network.spec import EXAMPLES
-from ..network.weights import RULES
-from ..planning import Links, Prediction, Trial, bits_per_second, demand_of, predict, read_links, seconds, trial_of
-from ..planning.figure import plan_figure, predict_families
-from ..planning.sizes import Size
+from ..network import EXAMPLES, RULES, Network, network_from_spec
+from ..planning import (
+    Links,
+    Prediction,
+    Size,
+    Trial,
+    bits_per_second,
+    demand_of,
+    plan_figure,
+    predict,
+    predict_families,
+    read_links,
+    seconds,
+    trial_of,
+)
 from ..results import Run
 from ..samplers import DMALA, NUTS, Sampler
 from .build import SAMPLERS, sampler_from

@@ -12,7 +12,7 @@ from typing import Any
 
 from .._extras import require
 from ..network import Network
-from ..runtimes.peers.session import OBSERVER
+from ..peers import OBSERVER
 from .agents import AGENT, AUTHORITY, ON_LOSS, check_agent
 from .endpoints import Address
 from .observer import OBSERVER_FILE, read_observer
@@ -54,7 +54,7 @@ class Plan:
 
 def provision(folder: Path, plan: Plan, days: int) -> None:
     """Write all that is planned into a folder, or nothing: every agent's file is read back before the folder has it."""
-    from ..runtimes.peers.certificates import Authority
+    from ..peers import Authority
 
     is_new = not folder.exists()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ..results import Run, load
-from ..results.store import RUN
+from ..store import RUN
 from .ending import errors_are_said, nearest
 from .output import QUIET, print_json, run_data
 from .writing import check_page
@@ -31,7 +31,7 @@ def report(
     Example: consilience report runs/nuts runs/dmala --out comparison.html
     """
     with errors_are_said():
-        from ..report.page import report as write_page
+        from ..report import report as write_page
 
         loaded = {name: load_run(folder) for name, folder in zip(_names(runs), runs, strict=True)}
         check_page(out, "--out FILE.html")

@@ -15,13 +15,22 @@ from rich.table import Table
 
 from .._compiled import keep_compiled_code
 from .._extras import check_installed
-from ..experiments import data
-from ..experiments.catalogue import EXPERIMENTS
-from ..experiments.record import Record
-from ..experiments.reproduction import RUNS, Experiment, Options
-from ..experiments.reproduction import reproduce as run_experiment
-from ..experiments.summary import CLAIM_HEADER, claim_cells, method_cells, method_header, records_in, write_page
-from ..results.store import RUN
+from ..experiments import (
+    CLAIM_HEADER,
+    EXPERIMENTS,
+    RUNS,
+    Experiment,
+    Options,
+    Record,
+    claim_cells,
+    data,
+    method_cells,
+    method_header,
+    records_in,
+    write_page,
+)
+from ..experiments import reproduce as run_experiment
+from ..store import RUN
 from .ending import INTERRUPTED, choose_from, end, errors_are_said
 from .output import QUIET
 from .writing import check_folder

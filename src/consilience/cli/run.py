@@ -15,10 +15,10 @@ import typer
 
 from .._compiled import keep_compiled_code
 from .._extras import check_installed, require
+from ..engine import Hosts
 from ..results import Run
-from ..results.store import RUN
-from ..runtimes import Devices, Hosts
-from ..sampling import sample
+from ..runs import Devices, sample
+from ..store import RUN
 from .build import Job, build
 from .changes import set_option
 from .config import Config, differences, read_config

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..runtimes.peers.session import OBSERVER
+from ..peers import OBSERVER
 from .agents import AGENT
 from .ending import end, errors_are_said
 from .endpoints import check_endpoint, dialed
@@ -95,7 +95,7 @@ def _at_endpoint(endpoint: str, observer: Path | None) -> dict[str, Any] | None:
 
 def _asked(observer: Path, endpoint: str | None = None) -> dict[str, Any] | None:
     """Ask the agent at an endpoint how the run is, or all until one answers; return None where none does."""
-    from ..runtimes.peers.session import Credentials, ask
+    from ..peers import Credentials, ask
 
     known = read_observer(observer / OBSERVER_FILE if observer.is_dir() else observer)
     credentials = Credentials(known.key, known.certificate, known.authority)
@@ -109,7 +109,7 @@ def _asked(observer: Path, endpoint: str | None = None) -> dict[str, Any] | None
 
 def status_text(status: Mapping[str, Any]) -> str:
     """Return a run's status as text, with a line for each agent."""
-    from ..peering.status import described
+    from ..peers import described
 
     width = max(map(len, status["agents"]))
     phases = max(len(agent["phase"]) for agent in status["agents"].values())

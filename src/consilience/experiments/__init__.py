@@ -1,1 +1,29 @@
 """The paper's experiments, reproduced, and that of `consilience demo`: data, models, runs, tables and figures."""
+
+from . import data
+from .catalogue import EXPERIMENTS
+from .digits import Outcome, Scale, compare_on_digits
+from .digits_figure import plot_digits
+from .record import Record
+from .reproduction import RUNS, Experiment, Options, reproduce
+from .summary import CLAIM_HEADER, claim_cells, method_cells, method_header, records_in, write_page
+
+__all__ = [
+    "CLAIM_HEADER",
+    "EXPERIMENTS",
+    "RUNS",
+    "Experiment",
+    "Options",
+    "Outcome",
+    "Record",
+    "Scale",
+    "claim_cells",
+    "data",
+    "compare_on_digits",
+    "plot_digits",
+    "method_cells",
+    "method_header",
+    "records_in",
+    "reproduce",
+    "write_page",
+]

@@ -19,9 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._types import Batch, Params
+from ..model import Classification, Posterior, pool, shard
 from ..network import Network
-from ..posterior import Posterior, pool, shard
-from ..posterior.tasks import Classification
 from ..samplers import DMALA, DULA, HMC, CentralizedHMC, Published
 from .claims import Claim, Score, at_least, both, judge
 from .curves import canvas, colour, draw_curves, label_of, save

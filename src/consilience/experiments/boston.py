@@ -21,8 +21,8 @@ import numpy as np
 
 from .._extras import require
 from .._types import Batch, Params
+from ..model import Posterior, shard
 from ..network import Network
-from ..posterior import Posterior, shard
 from ..samplers import DMALA, DULA, NUTS, CentralizedHMC, Published
 from . import data
 from .claims import MSE, Claim, Exact, better, both, judge, similar

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._extras import require
-from ..report.style import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILION
+from ..report import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILION
 from .record import OURS, Record, Row
 
 COLOURS = {

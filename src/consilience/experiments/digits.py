@@ -13,11 +13,11 @@ import numpy as np
 
 from .._compat import array_stats
 from .._types import Batch
+from ..model import Posterior, pool, shard
 from ..network import Network
-from ..posterior import Posterior, pool, shard
 from ..results import Run
+from ..runs import sample
 from ..samplers import DMALA, DULA, NUTS, CentralizedHMC, Published, Sampler
-from ..sampling import sample
 from .images import bundled_digits
 from .logistic import CLASSES, logits
 
@@ -78,7 +78,7 @@ POSTERIOR = Posterior.classifier(logits, prior_precision=PRIOR_PRECISION)
 INIT = {"w": np.zeros((64, CLASSES), np.float32), "b": np.zeros(CLASSES, np.float32)}
 
 
-def digits(scale: Scale | None = None, seed: int = 0, progress: bool = True) -> Outcome:
+def compare_on_digits(scale: Scale | None = None, seed: int = 0, progress: bool = True) -> Outcome:
     """Run the samplers and an exact reference, and compare them."""
     scale = scale or Scale()
     train, test = bundled_digits()

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from .._extras import require
-from ..report.style import GREY, PALETTE
+from ..report import GREY, PALETTE
 from .digits import Outcome, variances
 
 CURVE_POINTS = 300
 LABEL_DISTANCE = 1.5  # from the centre; agents are at distance one
 
 
-def digits_figure(outcome: Outcome, path: Path) -> None:
+def plot_digits(outcome: Outcome, path: Path) -> None:
     """Write the figure to `path`: the network, one weight's marginals, the variance of all parameters."""
     matplotlib = require("matplotlib", "report")
     matplotlib.use("Agg")  # a file is written, no window opened

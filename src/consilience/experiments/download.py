@@ -18,8 +18,8 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
-from ..results.files import locked, make_folder, write_whole
-from ..runtimes.bar import Report
+from ..runs import Report
+from ..store import locked, make_folder, write_whole
 
 TIMEOUT = 30.0  # seconds without a byte
 WAIT_SECONDS = 0.2  # before looking again whether another process is done

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 
 from .._types import LogDensity, Params, Vector
-from ..posterior import Layout, LocalLogDensity, Posterior, Shard, stack_shards
-from ..samplers.published import gradient_and_curvature
+from ..model import Layout, LocalLogDensity, Posterior, Shard, stack_shards
+from ..samplers import gradient_and_curvature
 from .methods import Target
 
 REPEATS = 200

@@ -20,8 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._types import Batch, Params
+from ..model import Posterior, pool, shard
 from ..network import Network
-from ..posterior import Posterior, pool, shard
 from ..results import Run
 from ..samplers import DMALA, NUTS, CentralizedHMC, Published
 from .claims import Claim, Exact, Score, better, both, judge, no_worse, similar

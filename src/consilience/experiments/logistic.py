@@ -8,8 +8,7 @@ import jax
 import numpy as np
 
 from .._types import Batch, Params
-from ..posterior import Posterior
-from ..posterior.tasks import Classification
+from ..model import Classification, Posterior
 from ..results import Run
 from .images import Images
 from .methods import Method, curve_of, row_of, run_all

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from .._types import Batch, Params
+from ..model import Posterior
 from ..network import Network
-from ..posterior import Posterior
 from ..results import Run
+from ..runs import sample
 from ..samplers import Sampler
-from ..sampling import sample
 from .record import Curve, Row
 from .reproduction import RUNS, Options
 

@@ -13,8 +13,8 @@ from functools import partial
 
 import numpy as np
 
+from ..model import pool, shard
 from ..network import Network
-from ..posterior import pool, shard
 from ..samplers import DMALA, DULA, NUTS, CentralizedHMC, Published
 from . import logistic
 from .claims import ACCURACY, NLL, Claim, better, both, judge, similar

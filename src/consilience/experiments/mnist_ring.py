@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from functools import partial
 
+from ..model import pool, shard
 from ..network import Network
-from ..posterior import pool, shard
 from ..samplers import DMALA, DULA, NUTS, CentralizedHMC, Published
 from . import logistic
 from .claims import ACCURACY, NLL, Claim, better, both, judge, no_worse, similar

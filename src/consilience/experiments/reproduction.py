@@ -18,8 +18,7 @@ from typing import Any
 import jax
 
 from ..results import Run
-from ..results.files import write_whole
-from ..results.identity import surroundings
+from ..store import surroundings, write_whole
 from .record import AFTER_PAPER, PAPER, Judged, Record, Row
 
 SMALL, PAPER_SCALE = SCALES = ("small", "paper")
@@ -130,7 +129,7 @@ def reproduce(experiment: Experiment, options: Options) -> Record:
     write_whole(options.out / RECORD, record.to_json().encode())
     experiment.figure(record, options.out / FIGURE)
     if findings.runs:
-        from ..report.page import report
+        from ..report import report
 
         report(findings.runs, options.out / REPORT, f"{experiment.title}: the runs")
     return record

@@ -15,12 +15,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._types import Batch, Params
-from ..posterior.tasks import Classification
-from ..results import Run
-from ..results.held_out import seen_classes
-from ..results.predictive import ClassificationScores, classification_scores, with_strange
-from ..results.saved_scores import save_scores
-from ..results.scores import CumulativeAccuracy, Reliability
+from ..model import Classification
+from ..results import (
+    ClassificationScores,
+    CumulativeAccuracy,
+    Reliability,
+    Run,
+    classification_scores,
+    save_scores,
+    seen_classes,
+    with_strange,
+)
 
 RUNNING_ACCURACY, RUNNING_NLL = "running_accuracy", "running_nll"
 KEPT_PARAMETERS = 200

@@ -7,9 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ..report.markup import Markup, facts, folded, join, paragraph, table, tag
-from ..report.numbers import MISSING
-from ..report.page import whole_page
+from ..report import MISSING, Markup, facts, folded, join, paragraph, table, tag, whole_page
 from .record import PAPER, Judged, Record, Row
 from .reproduction import FIGURE, RECORD, REPORT
 

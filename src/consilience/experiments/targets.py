@@ -12,7 +12,7 @@ import numpy as np
 
 from .._lazy import LazyModule
 from .._types import Batch, Key, Params
-from ..posterior import Posterior
+from ..model import Posterior
 
 special: Any = LazyModule("scipy.special")
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._extras import require
-from ..report.style import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILION
+from ..report import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILION
 from .theory import Curve, Outcome, Scale, power
 
 LABEL_ROOM = 0.95  # share of a panel's width in ε, added on its right for the labels

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from .._types import Key, Scalar, Vector
-from ..samplers.published import gradient_and_curvature
+from ..samplers import gradient_and_curvature
 from .theory_target import local_derivatives, log_density, starts
 
 STEP_OF_RATIO = {"published": "euler", "corrected": "euler", "trapezoid": "leapfrog"}

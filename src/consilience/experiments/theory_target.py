@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._types import Key, Scalar, Vector
-from ..samplers.published import gradient_and_curvature
+from ..samplers import gradient_and_curvature
 
 AGENTS = 5
 DIMENSION = 3

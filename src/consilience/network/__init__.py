@@ -1,19 +1,26 @@
 """Networks of agents: who may talk to whom, mixing weights, spectra, and what it costs to agree."""
 
 from .network import Network
-from .plan import Plan
-from .polynomial import Averaging, averaging, averaging_with, chebyshev_contraction
-from .spec import network_from_spec
+from .plan import GOSSIP, Plan
+from .polynomial import Averaging, averaging, averaging_with, chebyshev_contraction, chebyshev_rounds
+from .spec import EXAMPLES, network_from_spec
 from .tree import Tree, spanning_tree
+from .weights import DENSE_LIMIT, RULES, assemble
 
 __all__ = [
+    "DENSE_LIMIT",
+    "EXAMPLES",
+    "GOSSIP",
+    "RULES",
     "Averaging",
     "Network",
     "Plan",
     "Tree",
+    "assemble",
     "averaging",
     "averaging_with",
     "chebyshev_contraction",
+    "chebyshev_rounds",
     "network_from_spec",
     "spanning_tree",
 ]

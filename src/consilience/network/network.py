@@ -11,13 +11,13 @@ import numpy as np
 
 from .._checks import whole_number
 from .._lazy import LazyModule
+from .plan import Plan, plan_network
+from .plot import plot_network
 from .tree import Tree, spanning_tree
 from .weights import DENSE_LIMIT, assemble, check_connected, edge_weights, extreme_eigenvalues, mixing_rate
 
 if TYPE_CHECKING:
     import networkx as nx
-
-    from .plan import Plan
 else:
     nx = LazyModule("networkx")
 
@@ -150,14 +150,10 @@ class Network:
 
     def plan(self, tolerance: float = 1e-6) -> Plan:
         """Return what it costs to agree on this network by each method, and which one is taken; print it."""
-        from .plan import plan_network
-
         return plan_network(self, tolerance)
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the network and return the matplotlib axes. Edge widths show the weights."""
-        from .plot import plot_network
-
         return plot_network(self, ax)
 
     # --- builders ----------------------------------------------------------------------------------

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import networkx as nx
 import numpy as np
 
 from .._extras import require
+from .._lazy import LazyModule
 
 if TYPE_CHECKING:
     from .network import Network
+
+nx: Any = LazyModule("networkx")
 
 CROWDED = 60  # above this many agents, numbers would overlap
 LARGE = 200  # above this many, the better layout takes too long

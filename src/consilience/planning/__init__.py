@@ -2,8 +2,10 @@
 
 from .cost import MEASURED, PARTS, Constants, Roads
 from .demand import Demand, demand_of
+from .figure import plan_figure, predict_families
 from .links import Links, bits_per_second, read_links, seconds
 from .prediction import Method, Prediction, predict
+from .sizes import Size
 from .trial import Trial, trial_of
 
 __all__ = [
@@ -15,10 +17,13 @@ __all__ = [
     "Method",
     "Prediction",
     "Roads",
+    "Size",
     "Trial",
     "bits_per_second",
     "demand_of",
+    "plan_figure",
     "predict",
+    "predict_families",
     "read_links",
     "seconds",
     "trial_of",

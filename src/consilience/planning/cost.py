@@ -23,9 +23,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..neighbors import HEADER, Kind
 from ..network import Network
-from ..runtimes.peers.wire import HEADER
-from ..runtimes.traffic import Kind
 from .demand import Asked, Demand, in_turns
 from .links import Links
 from .windows import PACKET, PACKET_HEADERS, Windows

@@ -18,14 +18,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..engine import Inputs, Model, draws_at_once, move_all, noise_at_once, noise_of, start_all, trace
+from ..model import Layout, Posterior, View, stack_shards
+from ..neighbors import Exchange, Kind, price
 from ..network import Network
-from ..posterior import Layout, Posterior, stack_shards
-from ..posterior.view import View
-from ..runtimes.engine import draws_at_once, noise_at_once, trace
-from ..runtimes.lanes import Exchange
-from ..runtimes.loop import Inputs, Model, move_all, noise_of, start_all
-from ..runtimes.simulate import chain_keys, lane_inputs, lane_link
-from ..runtimes.traffic import Kind, price
+from ..runs import chain_keys, lane_inputs, lane_link
 from ..samplers import NUTS, Sampler
 
 FLOAT = np.dtype(np.float32).itemsize

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .._extras import require
-from ..report.style import GREY, INK, line_look
+from ..report import GREY, INK, line_look
 from .cost import MEASURED, PARTS, Constants, Cost
 from .demand import Demand
 from .sizes import FAMILIES, SIZES, Size, predict_size

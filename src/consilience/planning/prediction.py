@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..network import Network
-from ..network.plan import GOSSIP
-from ..runtimes.engine import CHUNK_SECONDS
+from ..engine import CHUNK_SECONDS
+from ..network import GOSSIP, Network
 from ..samplers import DMALA, Sampler
 from .cost import COMPUTE, MEASURED, PARTS, Constants, Cost, Roads
 from .demand import Asked, Demand, demand_of

@@ -22,9 +22,7 @@ from functools import partial
 
 import numpy as np
 
-from ..network import averaging, network_from_spec
-from ..network.polynomial import chebyshev_rounds
-from ..network.weights import DENSE_LIMIT
+from ..network import DENSE_LIMIT, averaging, chebyshev_rounds, network_from_spec
 from .cost import BANDWIDTH, COMPUTE, LATENCY, MEASURED, PARTS, SOFTWARE, Constants, Cost, bytes_on_the_wire
 from .demand import Asked, Demand
 from .prediction import BETWEEN_CHUNKS, per_draw

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ..results import Run
 from .comparison import short_verdict, side_by_side
 from .markup import Markup, join, paragraph, tag
 from .reading import Reading, readings
 from .sections import run_sections
 from .style import css_variables
 from .svg import distinct_names
+
+if TYPE_CHECKING:
+    from ..results import Run
 
 MOST_IN_TITLE = 3
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from ..results.scores import ClassificationScores, RegressionScores
 from .figures import missing, write_powers
 from .markup import Markup, abreast, figure, join, panel, paragraph, table, tag
 from .numbers import MISSING, count, fixed, number, percent
 from .style import BAND, QUIET, SERIES
 from .svg import drawn
 
-Scores = ClassificationScores | RegressionScores
+if TYPE_CHECKING:
+    from ..results import ClassificationScores, RegressionScores
+
+Scores: TypeAlias = "ClassificationScores | RegressionScores"
 
 DECIMALS = {
     "accuracy": 3,
@@ -33,7 +35,7 @@ LEAST_ROWS_SPANNED = 10
 
 def figures_of(scores: Scores) -> dict[str, np.ndarray]:
     """Return the scores that are one number an agent, by the name that tables give them."""
-    if isinstance(scores, RegressionScores):
+    if scores.kind == "regression":
         return {"RMSE": scores.rmse, "NLL": scores.nll}
     found = {
         "accuracy": scores.accuracy,
@@ -71,7 +73,7 @@ def section(scores: Scores, is_same_for_all: bool) -> Markup:
         table("Scores" if is_same_for_all else "Scores over the agents", ["score", *over], spread),
         paragraph(_glossary(scores, is_same_for_all)),
     ]
-    if isinstance(scores, ClassificationScores):
+    if scores.kind == "classification":
         calibration = figure(
             "Of the rows predicted with some confidence, the share that was right; below the diagonal agents are too "
             "sure of themselves, and bars show how the rows are spread.",
@@ -95,13 +97,13 @@ def section(scores: Scores, is_same_for_all: bool) -> Markup:
     if not is_same_for_all:
         parts.append(paragraph("Lines are means over agents, shading spans all agents."))
     parts.append(abreast([calibration, *settling]))
-    if isinstance(scores, ClassificationScores):
+    if scores.kind == "classification":
         parts.append(_by_class(scores))
     return join(parts)
 
 
 def _glossary(scores: Scores, is_same_for_all: bool) -> str:
-    if isinstance(scores, RegressionScores):
+    if scores.kind == "regression":
         return "RMSE is the error of the predictive mean; NLL the negative log predictive density per row. Low is good."
     text = (
         "NLL is the negative log probability of the right class per row, Brier the squared error of all class "

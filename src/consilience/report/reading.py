@@ -6,13 +6,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..results import Run, Summary
-from ..results.summary import worst_first
 from .numbers import count, number, percent
 from .style import MOST_SERIES
+
+if TYPE_CHECKING:
+    from ..results import Run, Summary
 
 SHOWN_PARAMETERS = 6
 
@@ -135,11 +137,11 @@ def readings(runs: Mapping[str, Run]) -> tuple[list[Reading], tuple[str, ...]]:
         for summary in list(summaries.values())[:MOST_SERIES]
     ]
     largest = [np.fmax.reduce([of_run[k] for of_run in r_hats if k in of_run]) for k in shared]
-    compared = tuple(shared[k] for k in worst_places({"r_hat": np.array(largest)}, SHOWN_PARAMETERS))
+    compared = tuple(shared[k] for k in worst_places(np.array(largest), SHOWN_PARAMETERS))
     found = []
     for name, run in runs.items():
         summary = summaries[name]
-        shown = tuple(summary.names[k] for k in worst_places(summary.columns, SHOWN_PARAMETERS))
+        shown = tuple(summary.names[k] for k in worst_places(summary.columns["r_hat"], SHOWN_PARAMETERS))
         place_of = {k: place for place, k in enumerate(summary.names)}
         places = [place_of[k] for k in dict.fromkeys([*shown, *compared]) if k in place_of]
         found.append(Reading(name, run, summary, shown, _series(run, summary.names, places)))
@@ -152,9 +154,10 @@ def shared_names(summaries: Sequence[Summary]) -> list[str]:
     return [name for name, runs in counted.items() if runs > 1]
 
 
-def worst_places(columns: dict[str, np.ndarray], most: int) -> list[int]:
-    """Return the indices of the `most` parameters that have mixed worst, in the order of the model."""
-    return sorted(int(k) for k in worst_first(columns)[:most])
+def worst_places(r_hat: np.ndarray, most: int) -> list[int]:
+    """Return the indices of the `most` parameters with the largest R-hat, in the order of the model."""
+    worst_first = np.argsort(-np.nan_to_num(r_hat, nan=-np.inf), kind="stable")
+    return sorted(int(k) for k in worst_first[:most])
 
 
 def _series(run: Run, names: Sequence[str], places: list[int]) -> dict[str, np.ndarray]:

@@ -140,7 +140,7 @@ def _parameters(reading: Reading) -> Markup:
     }
     rows = [
         (names[k], *(_statistic(name, float(columns[name][k])) for name in titles))
-        for k in worst_places(columns, SHOWN_ROWS)
+        for k in worst_places(columns["r_hat"], SHOWN_ROWS)
     ]
     which = "all" if len(rows) == len(names) else f"the {len(rows)} of {len(names):,} with the largest R-hat"
     explained = (

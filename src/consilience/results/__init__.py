@@ -1,7 +1,26 @@
 """Results of a run: its draws, diagnostics, predictions and cost, in memory or on disk."""
 
+from .held_out import seen_classes
+from .loading import load, moments_of, stored_run
+from .predictive import classification_scores, with_strange
 from .run import Moments, Run
-from .stored import load
+from .saved_scores import save_scores
+from .scores import ClassificationScores, CumulativeAccuracy, RegressionScores, Reliability
 from .summary import Summary
 
-__all__ = ["Moments", "Run", "Summary", "load"]
+__all__ = [
+    "ClassificationScores",
+    "CumulativeAccuracy",
+    "Moments",
+    "RegressionScores",
+    "Reliability",
+    "Run",
+    "Summary",
+    "classification_scores",
+    "load",
+    "moments_of",
+    "save_scores",
+    "seen_classes",
+    "stored_run",
+    "with_strange",
+]

@@ -10,9 +10,9 @@ import numpy as np
 
 from .._extras import require
 from .._types import Batch, Key, Params
-from ..posterior.layout import leaf_name
+from ..model import leaf_name
+from ..store import DRAWS, POSTERIOR
 from .parameters import sampled_parameters
-from .store import DRAWS, POSTERIOR
 
 if TYPE_CHECKING:
     from .run import Run

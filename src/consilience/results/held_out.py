@@ -9,8 +9,7 @@ import jax
 import numpy as np
 
 from .._types import Batch, Params
-from ..posterior.shards import as_arrays, rows
-from ..posterior.tasks import Classification, Regression, Task
+from ..model import Classification, Regression, Task, as_arrays, rows
 from .expectation import value_shape
 
 if TYPE_CHECKING:

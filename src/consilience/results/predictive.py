@@ -22,8 +22,7 @@ import numpy as np
 from .._checks import whole_number
 from .._lazy import LazyModule
 from .._types import Batch, Params
-from ..posterior.shards import as_arrays, rows
-from ..posterior.tasks import Classification, Regression, Task
+from ..model import Classification, Regression, Task, as_arrays, rows
 from . import held_out, scores
 from .expectation import in_rows, mean_over_draws, pieces, value_shape
 from .scores import ClassificationScores, RegressionScores, scores_from_dict

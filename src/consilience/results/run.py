@@ -11,11 +11,15 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from .._types import Batch, Params
+from ..model import Layout, Posterior
+from ..neighbors import Traffic
 from ..network import Network
-from ..posterior import Layout, Posterior
-from ..runtimes.traffic import Traffic
+from ..report import report
+from ..store import Draws, blocks
+from .arviz import data_tree
 from .diagnostics import acceptance, consensus_error
-from .draws import Draws, blocks
+from .predictive import evaluate, predict
+from .saved_scores import read_scores, save_scores
 from .summary import Summary, summarize
 
 
@@ -208,8 +212,6 @@ class Run:
           posterior_predictive: new observations, one for every example and draw, from the model's own `predictive`.
           seed: random seed of those observations.
         """
-        from .arviz import data_tree
-
         return data_tree(self, log_likelihood, posterior_predictive, seed)
 
     # --- what it predicts --------------------------------------------------------------------------
@@ -220,8 +222,6 @@ class Run:
         Args:
           rows_at_once: rows of `x` that are computed together. A function that looks across rows needs `len(x)`.
         """
-        from .predictive import predict
-
         return predict(self, function, x, rows_at_once)
 
     def evaluate(
@@ -247,9 +247,6 @@ class Run:
           points: numbers of draws at which scores of the first draws are taken.
           rows_at_once: test rows that are computed together. A function that looks across rows needs all.
         """
-        from .predictive import evaluate
-        from .saved_scores import save_scores
-
         scores = evaluate(self, test, task=task, ood=ood, seen=seen, points=points, rows_at_once=rows_at_once)
         self.__dict__["evaluation"] = scores
         if self.folder is not None:
@@ -259,14 +256,10 @@ class Run:
     @cached_property
     def evaluation(self) -> Any:
         """Scores of the last `evaluate`, of this run or of the one it was loaded from; None before the first."""
-        from .saved_scores import read_scores
-
         return None if self.folder is None else read_scores(self.folder)
 
     def report(self, path: str | Path = "report.html", title: str | None = None) -> Path:
         """Write one self-contained page about the run: open it in any browser, or print it."""
-        from ..report.page import report
-
         return report([self], Path(path), title)
 
     def __repr__(self) -> str:

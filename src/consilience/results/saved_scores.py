@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from .files import write_whole
-from .predictive import scores_from_dict
-from .store import SCORES
+from ..store import SCORES, write_whole
+from .scores import scores_from_dict
 
 
 def save_scores(folder: Path, scores: Any) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, ClassVar, get_type_hints
+from typing import Any, ClassVar, Literal, get_type_hints
 
 import numpy as np
 
@@ -205,7 +205,7 @@ class ClassificationScores(Scores):
       draws: per chain.
     """
 
-    kind: ClassVar[str] = "classification"
+    kind: ClassVar[Literal["classification"]] = "classification"
 
     accuracy: np.ndarray
     nll: np.ndarray
@@ -251,7 +251,7 @@ class RegressionScores(Scores):
       draws: per chain.
     """
 
-    kind: ClassVar[str] = "regression"
+    kind: ClassVar[Literal["regression"]] = "regression"
 
     rmse: np.ndarray
     nll: np.ndarray

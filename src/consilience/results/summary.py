@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .._checks import whole_number
-from ..runtimes.traffic import Traffic
+from ..neighbors import Traffic
+from ..report import worst_places
 from .diagnostics import acceptance, chain_diagnostics, health, mean_and_sd
 from .verdict import Finding, findings
 
@@ -92,7 +93,7 @@ class Summary:
     def _rows(self) -> list[int]:
         if len(self.names) <= SHOWN_ROWS:
             return list(range(len(self.names)))
-        return sorted(int(k) for k in worst_first(self.columns)[:SHOWN_ROWS])
+        return worst_places(self.columns["r_hat"], SHOWN_ROWS)
 
 
 def summarize(run: Run, agent: int | None = None, diagnosed: int | None = None) -> Summary:
@@ -121,11 +122,6 @@ def summarize(run: Run, agent: int | None = None, diagnosed: int | None = None) 
         traffic=run.traffic,
         warnings=_warnings(run, found, columns),
     )
-
-
-def worst_first(columns: dict[str, np.ndarray]) -> np.ndarray:
-    """Return the parameters' indices by their R-hat, the largest first, those without one last."""
-    return np.argsort(-np.nan_to_num(columns["r_hat"], nan=-np.inf), kind="stable")
 
 
 def parameter_names(run: Run) -> tuple[str, ...]:

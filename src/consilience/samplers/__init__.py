@@ -8,7 +8,7 @@ from .dmala import DMALA
 from .dula import DULA
 from .gossip_langevin import DESGHMC, DESGLD, EXTRA, DIGing
 from .hamiltonian import HMC, MALA, NUTS
-from .published import Published
+from .published import Published, gradient_and_curvature
 
 __all__ = [
     "DESGHMC",
@@ -28,4 +28,5 @@ __all__ = [
     "Sampler",
     "SecondStage",
     "decentralize",
+    "gradient_and_curvature",
 ]

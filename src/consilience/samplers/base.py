@@ -23,7 +23,7 @@ import jax
 import numpy as np
 
 from .._types import Key, LogDensity, Vector
-from ..consensus import Neighbors
+from ..neighbors import Neighbors
 from ..network import Network
 
 State = Any

@@ -11,7 +11,7 @@ from jax import lax
 
 from .._checks import whole_number
 from .._types import Count, Key, LogDensity, Number, Scalar, Vector
-from ..consensus import Neighbors
+from ..neighbors import Neighbors
 from ..network import Network
 from .base import Kernel, Sampler, own_key
 from .mass import check_mass, check_mass_dimension, kinetic_energy, velocity

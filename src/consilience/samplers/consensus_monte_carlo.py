@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._types import Key, LogDensity, Vector
-from ..consensus import Alone, Neighbors
+from ..neighbors import Alone, Neighbors
 from .base import Kernel, SecondStage, own_key
 from .hamiltonian import NUTS
 from .settings import register_settings, static

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from .._types import LogDensity, Vector
-from ..consensus import Neighbors
+from ..neighbors import Neighbors
 from .base import Kernel, Sampler
 from .replicated import Algorithm, network_logdensity, replicated_kernel
 from .settings import register_settings, static

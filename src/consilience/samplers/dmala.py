@@ -12,7 +12,7 @@ from jax import lax
 
 from .._checks import whole_number
 from .._types import Count, Flag, Key, LogDensity, Number, Scalar, Vector
-from ..consensus import Neighbors
+from ..neighbors import Neighbors
 from ..network import Averaging, Network, averaging, averaging_with
 from .adaptation import ONE_STEP_SHARES, Adaptation, Schedule, WindowAdaptation, schedule_of
 from .base import Kernel, Sampler

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from .._types import Count, Key, LogDensity, Number, Scalar, Vector
-from ..consensus import Neighbors
+from ..neighbors import Neighbors
 from ..network import Network
 from .base import Kernel, Sampler, own_key
 from .settings import check_positive, real_number, register_settings, static

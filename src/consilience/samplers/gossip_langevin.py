@@ -20,9 +20,9 @@ import jax.numpy as jnp
 
 from .._checks import whole_number
 from .._types import Count, Key, LogDensity, Number, Vector
-from ..consensus import Neighbors
+from ..model import LocalLogDensity
+from ..neighbors import Neighbors
 from ..network import Network
-from ..posterior import LocalLogDensity
 from .base import Kernel, Sampler, own_key
 from .metropolis import Unadjusted
 from .settings import check_positive, register_settings, static

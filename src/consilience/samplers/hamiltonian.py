@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from .._checks import whole_number
 from .._types import Key, LogDensity, Number, Scalar, Vector
-from ..consensus import Neighbors
+from ..neighbors import Neighbors
 from ..network import Network
 from .adaptation import ONE_STEP_SHARES, Schedule, WindowAdaptation, schedule_of
 from .base import Kernel, Sampler

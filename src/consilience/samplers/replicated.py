@@ -34,7 +34,7 @@ import numpy as np
 from jax import lax
 
 from .._types import Count, Flag, Key, LogDensity, Scalar, Vector
-from ..consensus import Neighbors, projection
+from ..neighbors import Neighbors, projection
 from .adaptation import Adaptation, WindowAdaptation
 from .base import Kernel
 

@@ -1,0 +1,37 @@
+"""The posterior that is sampled: a prior, each agent's likelihood, and its data, which it never shows to the others."""
+
+from .layout import RESERVED, Layout, leaf_name
+from .local import LocalLogDensity
+from .posterior import Posterior, StartValues, check_posterior, check_start, start_values
+from .shards import Shard, as_arrays, check_shards, form, own_shards, rows, stack_on_host, stack_shards
+from .split import pool, shard
+from .tasks import Classification, Regression, Task
+from .view import Keep, View, chosen
+
+__all__ = [
+    "RESERVED",
+    "Classification",
+    "Keep",
+    "Layout",
+    "LocalLogDensity",
+    "Posterior",
+    "Regression",
+    "Shard",
+    "StartValues",
+    "Task",
+    "View",
+    "as_arrays",
+    "check_posterior",
+    "check_shards",
+    "check_start",
+    "chosen",
+    "form",
+    "leaf_name",
+    "own_shards",
+    "pool",
+    "rows",
+    "shard",
+    "stack_on_host",
+    "stack_shards",
+    "start_values",
+]

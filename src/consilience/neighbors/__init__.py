@@ -1,0 +1,49 @@
+"""One agent's link to the others: gossip and sums over a tree, and its twins: lanes, a mesh, messages."""
+
+from .alone import Alone
+from .collectives import Arrays, Collectives, Interrupted, OutOfStep
+from .edges import edge_lists, no_edges
+from .lanes import AGENTS, Exchange, LaneNeighbors
+from .masks import KeyPair, Masks
+from .mesh import DEVICES, DeviceNeighbors
+from .messages import PeerNeighbors
+from .placement import Placement, Wiring, agents_per_group, wire
+from .projection import projection
+from .protocol import Neighbors
+from .traffic import Kind, Traffic, price
+from .wire import HEADER, Form, Malformed, Message, fault_of, header_of, pack, unpack
+
+__all__ = [
+    "AGENTS",
+    "DEVICES",
+    "HEADER",
+    "Alone",
+    "Arrays",
+    "Collectives",
+    "DeviceNeighbors",
+    "Exchange",
+    "Form",
+    "Interrupted",
+    "KeyPair",
+    "Kind",
+    "LaneNeighbors",
+    "Malformed",
+    "Masks",
+    "Message",
+    "Neighbors",
+    "OutOfStep",
+    "PeerNeighbors",
+    "Placement",
+    "Traffic",
+    "Wiring",
+    "agents_per_group",
+    "edge_lists",
+    "fault_of",
+    "header_of",
+    "no_edges",
+    "pack",
+    "price",
+    "projection",
+    "unpack",
+    "wire",
+]

@@ -1,0 +1,173 @@
+"""Collective operations on the host, in rounds of messages between neighbours; `PeerNeighbors` is built on them.
+
+All agents call the same functions in the same order. Each `exchange`, `up` or `down` takes the next *number*, so that a
+message says by its number which call it belongs to; nothing else keeps agents in step.
+
+- `exchange`: send arrays to each neighbour, and receive those of each.
+- `flood`: find the least of all agents' values, by as many exchanges as the farthest two agents are apart.
+- `up`, `down`: along the spanning tree. A parent combines its own arrays with its children's, in ascending order of
+  their numbers, and the root's result travels down: the same bits on all agents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from ..network import Network
+from .masks import Masks, decode, encode, fits
+from .wire import Form, arrays_of
+
+Arrays = list[np.ndarray]
+Combine = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+class Interrupted(Exception):  # noqa: N818
+    """Raised when the rounds of this epoch have ended early, with the reason."""
+
+
+class OutOfStep(Interrupted):
+    """Raised when agents have taken different turns, and no longer do the same steps."""
+
+
+class Post(Protocol):
+    """Interface for sending numbered messages to neighbours and waiting for theirs."""
+
+    def send(self, to: Sequence[int], number: int, form: Form, arrays: Arrays) -> None: ...
+
+    def receive(self, senders: Sequence[int], number: int, form: Form) -> list[bytes]: ...
+
+    def end(self, reason: Interrupted) -> None: ...
+
+
+class Collectives:
+    """One agent's side of the collective operations on its network.
+
+    Args:
+      post: sends and receives the messages.
+      index: this agent's number.
+
+    Attributes:
+      masks: hide this agent's part of exact sums; None: it is sent as it is.
+    """
+
+    def __init__(self, post: Post, network: Network, index: int) -> None:
+        self._post, self._network, self._index = post, network, index
+        self._neighbors = network.neighbors(index)
+        tree = network.tree
+        self._parent = None if index == tree.root else tree.parent[index]
+        self._children = tree.children(index)
+        self._number = 0
+        self.rounds = 0
+        self.masks: Masks | None = None
+
+    def begin(self, masks: Masks | None = None) -> None:
+        """Start a new epoch, in which messages are numbered from the start."""
+        self._number, self.masks = 0, masks
+
+    def exchange(self, arrays: Arrays, kind: str = "gossip") -> list[Arrays]:
+        """Send arrays to all neighbours and return theirs, in ascending order of the neighbours' numbers."""
+        number, form = self._next(), Form.of(kind, arrays)
+        self.rounds += 1
+        self._post.send(self._neighbors, number, form, arrays)
+        return [arrays_of(raw, form) for raw in self._post.receive(self._neighbors, number, form)]
+
+    def flood(self, arrays: Arrays) -> Arrays:
+        """Return the least of all agents' values, element by element."""
+        for _ in range(self._network.diameter):
+            for theirs in self.exchange(arrays, "flood"):
+                arrays = [np.minimum(mine, other) for mine, other in zip(arrays, theirs, strict=True)]
+        return arrays
+
+    def total(self, arrays: Arrays) -> Arrays:
+        """Return the sum of each array over all agents."""
+        return self._summed(arrays, [], [])[0]
+
+    def total_at(self, arrays: Arrays) -> Arrays:
+        """Return the sums over all agents of all arrays but the last, which says where they were evaluated.
+
+        The last is (..., 2): a place, and how far apart two places may be. The farthest two travel with the sums; where
+        they are too far apart, agents have gone different ways and their values do not belong together: `OutOfStep`.
+        """
+        *values, where = arrays
+        place, allowed = where[..., 0].copy(), where[..., 1]
+        sums, [high, low] = self._summed(values, [place, place], [np.maximum, np.minimum])
+        if (difference(high, low) > allowed).any():
+            reason = OutOfStep("the agents are at different places, by more than rounding")
+            self._post.end(reason)
+            raise reason
+        return sums
+
+    def _summed(self, arrays: Arrays, others: Arrays, combine: list[Combine]) -> tuple[Arrays, Arrays]:
+        """Sum `arrays` over all agents and combine `others`, in the same messages."""
+        parts = arrays if self.masks is None else [self._masked(arrays, self.masks)]
+        found = self.down(self.up([*parts, *others], *[np.add] * len(parts), *combine))
+        sums, rest = found[: len(parts)], found[len(parts) :]
+        return (sums if self.masks is None else self._unmasked(sums[0], arrays)), rest
+
+    def up(self, arrays: Arrays, *combine: Combine, kind: str = "up") -> Arrays:
+        """Combine this agent's arrays with those of all agents below it in the tree: at the root, with all there are.
+
+        Args:
+          combine: one function for all arrays, or one for each.
+        """
+        number, form = self._next(), Form.of(kind, arrays)
+        self.rounds += self._network.tree.depth
+        each = combine * len(arrays) if len(combine) == 1 else combine
+        with np.errstate(all="ignore"):  # the sampler deals with numbers that are not finite
+            for raw in self._post.receive(self._children, number, form):
+                theirs = arrays_of(raw, form)
+                arrays = [f(mine, other) for f, mine, other in zip(each, arrays, theirs, strict=True)]
+        if self._parent is not None:
+            self._post.send([self._parent], number, form, arrays)
+        return arrays
+
+    def down(self, arrays: Arrays, kind: str = "down") -> Arrays:
+        """Return the root's arrays, passed down the tree."""
+        number, form = self._next(), Form.of(kind, arrays)
+        self.rounds += self._network.tree.depth
+        if self._parent is not None:
+            [raw] = self._post.receive([self._parent], number, form)
+            arrays = arrays_of(raw, form)
+        if self._children:
+            self._post.send(self._children, number, form, arrays)
+        return arrays
+
+    def _masked(self, arrays: Arrays, masks: Masks) -> np.ndarray:
+        """Return the arrays as fixed-point words with pads added, so that no agent can read another's numbers.
+
+        Numbers that do not fit into fixed point are sent as zero, and a count of them goes along, several counts to a
+        word: where it is not zero, the sum is NaN. That some agent has left the support is all that others learn.
+        """
+        flat = np.concatenate([array.ravel() for array in arrays]).astype(np.float64)
+        good = fits(flat, self._network.size)
+        counts = np.zeros(-(-len(flat) * self._counter.itemsize // 8) * 8 // self._counter.itemsize, self._counter)
+        counts[: len(flat)] = ~good
+        words = np.concatenate([encode(np.where(good, flat, 0.0), self._network.size), counts.view(np.uint64)])
+        words += masks.pads(self._number + 1, len(words))  # the number of the message that will carry them
+        return words
+
+    def _unmasked(self, summed: np.ndarray, arrays: Arrays) -> Arrays:
+        """Decode masked sums to the shapes and dtypes of `arrays`; a sum is NaN where some agent's part did not fit."""
+        length = sum(array.size for array in arrays)
+        lost = summed[length:].view(self._counter)[:length] > 0
+        values = np.where(lost, np.nan, decode(summed[:length], np.float64))
+        parts = np.split(values, np.cumsum([array.size for array in arrays])[:-1])
+        return [part.reshape(array.shape).astype(array.dtype) for part, array in zip(parts, arrays, strict=True)]
+
+    @property
+    def _counter(self) -> np.dtype:
+        """Integer type wide enough that no count of agents overflows into the next one in its word."""
+        return np.dtype(np.uint8 if self._network.size <= 255 else np.uint32)
+
+    def _next(self) -> int:
+        self._number += 1
+        return self._number
+
+
+def difference(high: np.ndarray, low: np.ndarray) -> np.ndarray:
+    """Return the greatest minus the least of all agents' numbers: NaN where both are the same infinity."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray(high - low)

@@ -1,0 +1,176 @@
+"""`Neighbors` of simulated agents, which are lanes of `jax.vmap(..., axis_name=AGENTS)`."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from .._compat import trace_state
+from .edges import EdgeLists, flow, take
+from .gossip import gossip, relaxed_gossip
+from .protocol import message_bytes
+from .traffic import Kind
+
+AGENTS = "agents"
+T = TypeVar("T")
+D = TypeVar("D")
+
+
+class Exchange(NamedTuple):
+    """A call of a collective: its kind, how often it is run, and the size of a message."""
+
+    kind: Kind
+    times: int | jax.Array  # a number, or one for each of the stages that chains go through side by side
+    message_bytes: int
+
+
+class LaneNeighbors:
+    """One agent's link to the others, where agents are lanes of a `vmap`.
+
+    A round gathers along the named axis. Under `vmap` that gather is the lanes' own array, so the flow over the edges
+    is computed once for all lanes, and each lane reads its row of it. An exact sum is one `psum`: the same bits for
+    all, as a tree gives them, and charged as a tree.
+
+    Args:
+      one_copy: whether all lanes share one state (a replicated chain that is stored and moved once), so that nothing
+        could differ from the root's.
+
+    Attributes:
+      exchanges: the collectives so far, for the runtime to count.
+    """
+
+    axes: str | tuple[str, ...] = AGENTS  # names of the axes along which agents lie
+
+    def __init__(self, lists: EdgeLists, root: int | jax.Array = 0, one_copy: bool = False) -> None:
+        self._lists = lists
+        self._root = root
+        self._one_copy = one_copy
+        self._trace = trace_state()
+        self._open: list[LaneRepeated] = []
+        self.exchanges: list[Exchange] = []
+
+    @property
+    def size(self) -> int:
+        return len(self._lists.row)
+
+    @property
+    def index(self) -> jax.Array:
+        return lax.axis_index(AGENTS)
+
+    # --- gossip --------------------------------------------------------------------------------------
+
+    def mix(self, x: T, rounds: int | jax.Array = 1) -> T:
+        if self.size == 1:  # nobody to talk to, nothing sent
+            return x
+        self._count("gossip", x, rounds)
+        return gossip(self._weighted_flow, x, rounds)
+
+    def average(self, x: T, factors: jax.Array) -> T:
+        if self.size == 1:
+            return x
+        self._count("gossip", x, len(factors))
+        return relaxed_gossip(self._weighted_flow, x, factors)
+
+    def laplacian(self, x: T) -> T:
+        if self.size == 1:
+            return jax.tree.map(jnp.zeros_like, x)
+        self._count("gossip", x, 1)
+        return jax.tree.map(jnp.negative, self._flow(x, weighted=False))
+
+    def all(self, flag: jax.Array) -> jax.Array:
+        if self.size == 1:
+            return flag
+        self._count("flood", flag, 1)
+        return lax.pmin(self._candidate(flag.astype(jnp.int32)), self.axes).astype(bool)
+
+    def _weighted_flow(self, x: T) -> T:
+        return self._flow(x, weighted=True)
+
+    def _flow(self, x: T, *, weighted: bool) -> T:
+        row = take(self._lists.row, lax.axis_index(AGENTS))
+        return jax.tree.map(lambda leaf: take(flow(self._lists, self._rows(leaf), weighted=weighted), row), x)
+
+    def _rows(self, leaf: jax.Array) -> jax.Array:
+        """Gather all that a lane may read: the rows to which the edge lists refer."""
+        return lax.all_gather(leaf, AGENTS)
+
+    # --- over the tree -------------------------------------------------------------------------------
+
+    def total(self, x: T, at: jax.Array | None = None) -> T:
+        if self.size > 1:
+            self._count("tree pass", x, 2)
+        return lax.psum(jax.tree.map(self._summand, x), self.axes)  # of one agent too: a sum has no axis of agents
+
+    def follow_root(self, x: T, digest: D) -> tuple[T, D]:
+        if self.size == 1:
+            return x, jax.tree.map(jnp.zeros_like, digest)
+        if jax.tree.leaves(digest):
+            self._count("tree pass", (digest, digest), 1, "up")  # the greatest and the least
+        self._count("tree pass", (x, digest), 1, "down")
+        if self._is_alike:
+            return x, jax.tree.map(jnp.zeros_like, digest)
+
+        def spread(leaf: jax.Array) -> jax.Array:
+            leaf = self._candidate(leaf)
+            return lax.pmax(leaf, self.axes) - lax.pmin(leaf, self.axes)
+
+        return jax.tree.map(self._of_root, x), jax.tree.map(spread, digest)
+
+    def _of_root(self, leaf: jax.Array) -> jax.Array:
+        return take(lax.all_gather(leaf, AGENTS), jnp.asarray(self._root))
+
+    # --- what a lane contributes to a reduction ------------------------------------------------------
+
+    @property
+    def _is_alike(self) -> bool:
+        """Tell whether no agent's state could differ from the root's."""
+        return self._one_copy
+
+    def _summand(self, leaf: jax.Array) -> jax.Array:
+        return leaf
+
+    def _candidate(self, leaf: jax.Array) -> jax.Array:
+        """Return what this lane contributes to a maximum or minimum over all agents."""
+        return leaf
+
+    # --- counting ------------------------------------------------------------------------------------
+
+    def repeated(self) -> LaneRepeated:
+        return LaneRepeated(self)
+
+    def _count(self, kind: Kind, x: object, times: int | jax.Array, way: str = "") -> None:
+        exchange = Exchange(kind, times, message_bytes(x))
+        if trace_state() == self._trace:
+            self.exchanges.append(exchange)
+        elif self._open and isinstance(times, int):
+            self._open[-1].found[exchange, way] = None
+        else:
+            raise RuntimeError(
+                "a collective inside lax control flow cannot be counted: call it outside, or within "
+                "`with repeated:` of repeated = neighbors.repeated(), and say repeated.times(count) after the loop."
+            )
+
+
+class LaneRepeated:
+    """Collectives in a piece of code inside of a loop: it may be traced more than once, so equal ones count as one."""
+
+    def __init__(self, neighbors: LaneNeighbors) -> None:
+        self._neighbors = neighbors
+        self.found: dict[tuple[Exchange, str], None] = {}
+
+    def __enter__(self) -> LaneRepeated:
+        self._neighbors._open.append(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._neighbors._open.remove(self)
+
+    def times(self, count: int | jax.Array) -> None:
+        for exchange, _ in self.found:
+            self._neighbors.exchanges.append(exchange._replace(times=exchange.times * count))

@@ -1,0 +1,100 @@
+"""The runtime `devices`: agents on a mesh of devices, of this host or of many.
+
+placement   which device holds which agents, and which rows devices exchange
+neighbors   `Neighbors` on a mesh: sums by the mesh's own reduction, gossip by `ppermute`
+arrays      arrays over the mesh, by agents outside and by lanes inside
+mesh        the engine
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from .._checks import whole_number
+from ..engine import Hosts, join
+from ..neighbors import agents_per_group
+from .arrays import MeshArrays, chosen_devices
+from .mesh import DeviceMesh
+
+
+@dataclass(frozen=True)
+class Devices:
+    """A runtime with agents on all devices that jax has, several to each where there are more: `runtime=cs.Devices()`.
+
+    The chain is that of the default runtime, but for how sums round. Agents that gossip talk to neighbouring devices
+    only; exact sums are the mesh's own reduction.
+
+    Several hosts share a run once jax knows of all of them: `cs.Devices.cluster()`, called first of all on each of
+    them, sees to that, or your own `jax.distributed.initialize`. Every host then needs the data of its own agents only
+    (`shards=` may be a function of an agent's number), and `out=` must be a folder that all hosts see.
+
+    Devices beyond the number of agents are idle, and others may be where there are more than 256 of both: from 512
+    agents on, these stay together in 256 to 511 groups, on whatever devices, since the draws of a group share files.
+
+    Args:
+      devices: number of devices to use, or a list of them; None: all, on all hosts.
+    """
+
+    devices: int | Sequence[jax.Device] | None = None
+
+    def __post_init__(self) -> None:
+        if self.devices is None:
+            return
+        if isinstance(self.devices, int):
+            whole_number("devices", self.devices, 1)
+            return
+        given = self.devices if isinstance(self.devices, list | tuple) else []
+        if not given or len(set(given)) < len(given) or not all(isinstance(one, jax.Device) for one in given):
+            raise ValueError(
+                f"devices = {self.devices!r}: a number, or a list of different devices, as jax.devices() has them. "
+                f"Write cs.Devices() for all."
+            )
+        object.__setattr__(self, "devices", tuple(given))
+
+    @classmethod
+    def cluster(cls, coordinator: str | None = None, hosts: int | None = None, host: int | None = None) -> Devices:
+        """Use all devices of several hosts; every host calls this before anything else is done with jax.
+
+        Args:
+          coordinator: address of the first host, `name:port`; left out, with the others, where the cluster tells: under
+            SLURM, Open MPI or Kubernetes.
+          hosts: number of hosts.
+          host: which of them this is, 0 ... hosts - 1.
+        """
+        join(coordinator, hosts, host)
+        return cls()
+
+    @property
+    def hosts(self) -> Hosts:
+        return Hosts.all()
+
+    def agents(self, size: int) -> range:
+        """Return which agents of a network of this size live on this host."""
+        return self._arrays(size).own
+
+    def agents_per_file(self, size: int) -> int | None:
+        """Return how many agents' draws share a file, such that no two hosts ever write to one file."""
+        return agents_per_group(size)
+
+    def engine(self, posterior: Any, layout: Any, shards: Any, network: Any, *rest: Any, **views: Any) -> DeviceMesh:
+        return DeviceMesh(self._arrays(network.size), posterior, layout, shards, network, *rest, **views)
+
+    def _arrays(self, size: int) -> MeshArrays:
+        return MeshArrays(chosen_devices(self._found(), size), size)
+
+    def _found(self) -> Sequence[jax.Device]:
+        if self.devices is None:
+            return jax.devices()
+        if not isinstance(self.devices, int):
+            return self.devices
+        there = jax.devices()
+        if self.devices > len(there):
+            raise ValueError(
+                f"devices = {self.devices}: jax has {len(there)} here. Write cs.Devices() for all of them, or, to try "
+                f"several on a CPU, start Python with XLA_FLAGS=--xla_force_host_platform_device_count={self.devices}."
+            )
+        return there[: self.devices]

@@ -1,0 +1,456 @@
+"""One agent's way through a run: meeting the other agents, sampling with them, and recovering from failures.
+
+All agents go through *epochs*. Each begins with a meeting, at which every agent's card says "ready", the links to its
+neighbours are up, and all run the same thing. They go back to the last iteration that all have saved, as their cards
+say, and run from there, chunk by chunk.
+
+Whatever goes wrong ends the epoch for all: an agent that was killed and comes back asks for the next one, and so does
+one that finds a link restored, or its neighbour at another step. Nothing is lost by that but the chunk in flight, and
+since every number in a run follows from its seed, it is drawn again to the same bits.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from ..neighbors import Interrupted, KeyPair, Masks, OutOfStep
+from ..peers import (
+    ENDED,
+    STARTABLE,
+    Board,
+    Card,
+    Credentials,
+    Identity,
+    Links,
+    Mailbox,
+    Meter,
+    Place,
+    Verifier,
+    check_free,
+    common_base,
+    differences,
+    digest_of,
+    given_up_by_most,
+    is_here,
+    is_ready,
+    next_epoch,
+    phase_before,
+    status_of,
+)
+from ..results import Run, stored_run
+from .drawing import MOST_REDONE, take
+from .segment import Meeting, Segment, Stopped, Task, finished, given_up, is_connected, segment_folder
+
+LINGER = 1.5  # seconds in which the last card reaches the neighbours
+LONGEST_LINGER = 5.0  # seconds in which a neighbour that has yet to learn that all is done comes, and learns it
+LOOK = 0.5  # seconds between two looks at the board
+
+log = logging.getLogger("consilience.peers")
+
+
+class Excluded(Exception):  # noqa: N818
+    """Raised when the other agents went on without this one."""
+
+
+class Member:
+    """One agent of a run, in this process.
+
+    Args:
+      folder: where its draws go; a run that is there is resumed.
+      show: called about once a second with the status of the run.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        credentials: Credentials,
+        task: Task,
+        folder: Path,
+        show: Callable[[Mapping[str, Any]], None],
+    ) -> None:
+        if not task.sampler.communicates:
+            raise ValueError(f"{task.sampler.name} is not run by peers. Use nuts, hmc, mala or dmala.")
+        if task.mask and not task.sampler.maskable:
+            raise ValueError(
+                f"mask hides the parts of exact sums over a tree, and {task.sampler.name} mixes values with its "
+                f"neighbours, who see them. Use nuts, hmc or mala, or leave out mask."
+            )
+        self.place, self.task, self.folder, self._show = place, task, folder, show
+        self._alive: dict[str, bool] = dict.fromkeys(place.neighbors, False)
+        self._has_met = False
+        self._floor = 1  # the first epoch that may come next
+        self._attempt = 0
+        self._running: tuple[int, Segment] | None = None  # the epoch, while it lasts
+        self._segment: Segment | None = None
+        self._key: tuple[int, KeyPair] | None = None
+        self._said: set[str] = set()
+        self.meter = Meter(task.length.iterations)
+        identity = Identity(credentials.key.read_bytes(), credentials.certificate.read_bytes())
+        if identity.name != place.name:
+            raise ValueError(f"the certificate is {identity.name}'s, and this is agent {place.name}.")
+        self._links = Links(place, credentials, self._arrive, self._see, self._answer, pulled=("round",))
+        self.mailbox = Mailbox.over(self._links)
+        verifier = Verifier(credentials.authority.read_bytes())
+        show_card = partial(self._links.send, "board")
+        self.board = Board(identity, verifier, place.names, [*place.neighbors], show_card, self._look, self._report)
+
+    # --- from start to end -------------------------------------------------------------------------------
+
+    def run(self) -> Run:
+        """Take part until the run is complete, and return the run as this agent has it."""
+        check_free(self.place.listen)
+        without = given_up(self.folder, self.place.run_id)
+        there = finished(self._folder_of(without), self.task.length)
+        if there is not None:
+            self._say_complete()
+            return there
+        self._enter(without)
+        self.board.update(without=without)
+        status = "interrupted"
+        try:
+            self._connect()
+            while True:
+                found = self._meet()
+                if found is None:
+                    break
+                segment, meeting = found
+                try:
+                    self._run_epoch(segment, meeting)
+                    self._wait_for_the_others(segment, meeting)
+                    break
+                except Interrupted as reason:
+                    self._interrupted(meeting, reason)
+            status = "complete"
+            self.board.update(phase="complete")
+        except Stopped:
+            self.board.update(phase="stopped")
+            raise Stopped(self.board.own.stop or "another agent asked for it") from None
+        except Exception as error:
+            if not isinstance(error, Excluded):
+                self.board.update(phase="failed", stop=self.board.own.stop or self._blame(error))
+            raise
+        finally:
+            assert self._segment is not None
+            self._segment.store.finish(status)
+            self._disconnect()
+        return stored_run(self._segment.folder)
+
+    def _connect(self) -> None:
+        self._links.open()
+        self.board.open()
+
+    def _disconnect(self) -> None:
+        if self._links.is_open:
+            time.sleep(LINGER)
+            self.board.close()
+            self._links.close()
+
+    def _say_complete(self) -> None:
+        """Tell neighbours that were gone when the run ended that it is complete; on a busy machine they dial late."""
+        self.board.update(phase="complete")
+        self._connect()
+        began = time.monotonic()
+        while (waited := time.monotonic() - began) < LONGEST_LINGER and (waited < LINGER or not self._all_know()):
+            time.sleep(LOOK / 10)
+        self._disconnect()
+
+    def _all_know(self) -> bool:
+        """Tell whether some neighbours are there, and each of these has ended as well."""
+        there = [name for name, is_there in self._alive.items() if is_there]
+        cards = self.board.cards
+        return bool(there) and all(name in cards and cards[name].phase in ENDED for name in there)
+
+    def ask_to_stop(self, reason: str) -> None:
+        """Ask all agents to end at the next chunk, or now where one of them is stuck."""
+        self.board.update(stop=reason)
+
+    def _enter(self, without: tuple[str, ...]) -> Segment:
+        """Return the segment without some agents: the present one, or a new one."""
+        if self._segment is None or self._segment.without != without:
+            if self._segment is not None:
+                self._segment.store.finish("interrupted")
+            members = tuple(k for k, name in enumerate(self.place.names) if name not in without)
+            self._segment = Segment(self.task, self.place, members, self._folder_of(without), self.mailbox)
+            self._attempt = self._segment.attempt
+        return self._segment
+
+    def _folder_of(self, without: tuple[str, ...]) -> Path:
+        return segment_folder(self.folder, without)
+
+    # --- meeting -----------------------------------------------------------------------------------------
+
+    def _meet(self) -> tuple[Segment, Meeting] | None:
+        """Wait until all agents are ready for one and the same epoch; None, if the run is complete already."""
+        while True:
+            cards = self.board.cards
+            self._check_wishes(cards)
+            own = self.board.own
+            segment = self._enter(self._decided(cards))
+            others = [card for name, card in cards.items() if name != own.name and name in segment.names]
+            has_all = segment.store.progress.drawn >= self.task.length.num_samples
+            if has_all and any(card.phase == "complete" for card in others):
+                return None
+            epoch = next_epoch(own, others, self._floor, self._has_met)
+            if self._key is None or self._key[0] != epoch:
+                self._key = (epoch, KeyPair())
+            linked = all(self._alive[name] for name in self.place.neighbors if name in segment.names)
+            says: dict[str, Any] = {
+                "epoch": epoch,
+                "phase": phase_before(linked, cards, segment.names),
+                "bases": segment.store.bases,
+                "attempt": max([self._attempt, *(card.attempt for card in others)]),
+                "without": tuple(sorted({*own.without, *segment.without})),
+                "key": self._key[1].public.hex(),
+                "identity": segment.alike,
+            }
+            if any(getattr(own, name) != value for name, value in says.items()):
+                own = self.board.update(**says)
+            here = [own, *(card for card in others if is_here(card, segment.alike["agent.without"], self.task.mask))]
+            crew = sorted(here, key=lambda card: self.place.names.index(card.name))
+            is_whole = len(crew) == len(segment.names) and self._are_alike(crew)
+            if is_whole and is_ready(crew, epoch) and self._have_a_base(crew):
+                return segment, self._meeting(segment, crew)
+            self.board.wait(LOOK)
+
+    def _meeting(self, segment: Segment, crew: list[Card]) -> Meeting:
+        digest, base = digest_of(self.place.run_id, crew), common_base(crew)
+        assert base is not None
+        masks = None
+        if self.task.mask:
+            assert self._key is not None
+            keys = [bytes.fromhex(card.key) for card in crew]
+            masks = Masks(self._key[1], segment.names.index(self.place.name), keys, digest)
+        attempt = max(card.attempt for card in crew)
+        return Meeting(crew[0].epoch, base, attempt, masks, int.from_bytes(digest[:7], "big"))
+
+    def _are_alike(self, crew: list[Card]) -> bool:
+        """Tell whether all run the same thing; if not, refuse to start, or in the midst of a run wait for others."""
+        lines = differences(crew)
+        if not lines:
+            return True
+        text = "the agents do not run the same thing:\n" + "\n".join(f"  {line}" for line in lines)
+        if not self._has_met:
+            raise ValueError(f"{text}\nGive all agents the same settings, model and versions, and start them again.")
+        self._say_once(text)  # it is the newcomer who has to go
+        return False
+
+    def _have_a_base(self, crew: list[Card]) -> bool:
+        """Tell whether there is an iteration that all can go back to; there is none where one has lost its folder."""
+        if common_base(crew) is not None:
+            return True
+        newest = ", ".join(f"{card.name} at {max(card.bases, default=0)}" for card in crew)
+        text = f"the agents have no iteration in common that they could go back to: {newest}."
+        if not self._has_met:
+            raise ValueError(
+                f"{text} Put back the folder run of the one that is behind; or let all agents delete theirs, and start "
+                f"over: the draws will be the same."
+            )
+        self._say_once(text)
+        return False
+
+    # --- running -----------------------------------------------------------------------------------------
+
+    def _run_epoch(self, segment: Segment, meeting: Meeting) -> None:
+        self.mailbox.begin(meeting.epoch)
+        self._has_met, self._attempt = True, meeting.attempt
+        self._floor = meeting.epoch + 1
+        self._running = (meeting.epoch, segment)
+        self.board.update(phase="running")
+        log.info("epoch %d: from iteration %d", meeting.epoch, meeting.base)
+        self._look()
+        try:
+            done = segment.begin(meeting)
+            self.meter.begin(meeting.base)
+            take(
+                segment.pieces(lambda: bool(self.board.own.stop), self._count),
+                lambda: segment.snapshot(meeting),
+                segment.store,
+                self.task.length,
+                done,
+                time.perf_counter(),
+                lambda _: None,
+            )
+        except (Stopped, Interrupted):
+            raise
+        except Exception as error:
+            if self.mailbox.ended is None:
+                raise
+            raise self.mailbox.ended from error  # which lost its type on the way through compiled code
+        finally:
+            self._running = None
+
+    def _count(self, iteration: int, chunk: Any) -> None:
+        self.meter.count(iteration, chunk, self.mailbox.messages, self.mailbox.bytes, self._rounds())
+
+    def _rounds(self) -> int:
+        return 0 if self._segment is None else self._segment.peer.collectives.rounds
+
+    def _interrupted(self, meeting: Meeting, reason: Interrupted) -> None:
+        """Prepare to meet again, with other random numbers if agents took different turns; fail if they do so often."""
+        self._say(f"going back: {reason}")
+        if isinstance(reason, OutOfStep):
+            self._attempt = meeting.attempt + 1
+            iterations = self.meter.iteration * self.task.length.num_chains
+            if self._attempt > max(1, MOST_REDONE * iterations):
+                raise RuntimeError(
+                    f"the agents fell out of step {self._attempt} times in {iterations} iterations ({reason}): they do "
+                    f"not compute alike. This is jax {jax.__version__}; every agent needs the same versions, and a "
+                    f"model whose decisions do not hang on its last digits: check it in float64."
+                ) from None
+
+    def _wait_for_the_others(self, segment: Segment, meeting: Meeting) -> None:
+        """Wait until all agents have all draws on disk: before that, one may need the others once more."""
+        self.board.update(phase="done")
+        while True:
+            cards = [card for name, card in self.board.cards.items() if name in segment.names]
+            done = {card.name for card in cards if card.epoch == meeting.epoch and card.phase in ("done", "complete")}
+            gone = set(self._lost()) if self.task.on_loss == "continue-without" else set()
+            if done | gone == set(segment.names) or any(card.phase == "complete" for card in cards):
+                return
+            if any(card.epoch > meeting.epoch for card in cards):
+                raise Interrupted("an agent has to do the end of the run once more")
+            self._check_wishes(self.board.cards)
+            self.board.wait(LOOK)
+
+    # --- what happens meanwhile, in other threads --------------------------------------------------------
+
+    def _arrive(self, topic: str, sender: str, raw: bytes) -> None:
+        self.board.arrive(sender, raw)
+
+    def _see(self, name: str, is_there: bool) -> None:
+        """Handle a neighbour's liveliness token that has come or gone."""
+        if self._alive[name] == is_there:
+            return
+        self._alive[name] = is_there
+        self._say(f"the link to {name} is {'up' if is_there else 'lost'}")
+        if is_there:
+            self.board.greet(name)
+            if self._running is not None:  # messages may have been lost meanwhile
+                self._floor = max(self._floor, self._running[0] + 1)
+                self.mailbox.end(Interrupted(f"the link to {name} is there again"))
+        self._look()
+
+    def _look(self) -> None:
+        """Check the board: pass on a wish to stop, end an epoch that is over for others, and judge losses."""
+        self.mailbox.tick()
+        cards = self.board.cards
+        own = self.board.own
+        # The card of an agent that has ended stays for a while; its wish to stop is not for those who come later.
+        members = self._segment.names if self._segment is not None else self.place.names
+        crew = [card for card in cards.values() if card.name in members]
+        wishes = [card.stop for card in crew if card.stop and (self._has_met or card.phase not in ENDED)]
+        wish = next(iter(wishes), "")
+        if wish and not own.stop:
+            own = self.board.update(stop=wish)
+        if self._running is not None:
+            epoch, segment = self._running
+            for card in crew:
+                if card.epoch > epoch:
+                    self.mailbox.end(Interrupted(f"{card.name} asks for a new start"))
+            if self._decided(cards) != segment.without:
+                self.mailbox.end(Interrupted("an agent is given up"))
+            if own.stop and self.mailbox.waiting_for is not None:
+                self.mailbox.end(Interrupted(own.stop))
+        if self._has_met and own.phase in (*STARTABLE[:2], "joining", *["done"] * (self.task.on_loss == "stop")):
+            self._judge_losses()
+
+    def _lost(self) -> list[str]:
+        """Return the agents that nothing has been heard of for long, over whatever links."""
+        assert self._segment is not None
+        patience = max(self.task.patience, self.mailbox.patience)
+        return [
+            name
+            for name in self._segment.names
+            if name != self.place.name and not self._alive.get(name) and self.board.silence(name) > patience
+        ]
+
+    def _judge_losses(self) -> None:
+        """Ask all to stop, or give up the agents that are gone, as the task's `on_loss` says."""
+        segment, lost = self._segment, self._lost()
+        assert segment is not None
+        if self.task.on_loss == "stop" and lost and not self.board.own.stop:
+            self.ask_to_stop(f"{self.place.name}: {', '.join(lost)} {'was' if len(lost) == 1 else 'were'} lost")
+        if self.task.on_loss == "continue-without":
+            gives_up = tuple(sorted({*segment.without, *lost}))
+            if gives_up != self.board.own.without:  # also where one is heard of again, before the others gave it up
+                self._say(f"gives up {', '.join(gives_up) or 'nobody'}")
+                self.board.update(without=gives_up)
+
+    def _decided(self, cards: Mapping[str, Card]) -> tuple[str, ...]:
+        """Return the agents that are left out: those that most have given up, if the rest can go on."""
+        assert self._segment is not None
+        known = self._segment.without
+        if self.task.on_loss != "continue-without":
+            return known
+        found = given_up_by_most(cards, len(self.place.names), known)
+        if found == set(known):
+            return known
+        members = tuple(k for k, name in enumerate(self.place.names) if name not in found)
+        gone = ", ".join(sorted(found))
+        if len(members) < (3 if self.task.mask else 2):
+            self._say_once(f"without {gone} the others are too few to go on: waiting")
+        elif not is_connected(self.task.network, members):
+            self._say_once(f"without {gone} the others cannot reach each other: waiting")
+        else:
+            return tuple(sorted(found))
+        return known
+
+    def _check_wishes(self, cards: Mapping[str, Card]) -> None:
+        """Raise `Stopped` where all are to end, or `Excluded` where the others no longer wait for this agent."""
+        assert self._segment is not None
+        if self.place.name in given_up_by_most(cards, len(self.place.names), self._segment.without):
+            raise Excluded(f"the others went on without {self.place.name}, which was gone too long.")
+        if self.board.own.stop:
+            raise Stopped(self.board.own.stop)
+
+    # --- reports and log ---------------------------------------------------------------------------------
+
+    def _report(self) -> dict[str, Any]:
+        """Return the report for this agent's card, and show the status of the run here."""
+        waiting = self.mailbox.waiting_for
+        missing = self._missing() if self._running is None else []
+        report = {
+            **self.meter.report(),
+            "neighbors": {name: "up" if is_up else "lost" for name, is_up in self._alive.items()},
+            "waiting_for": [self.place.names[waiting]] if waiting is not None else missing,
+            "refused": sum(self.mailbox.refused.values()) + sum(self.board.refused.values()),
+            "without": list(self._segment.without) if self._segment is not None else [],
+        }
+        try:
+            self._show(status_of(self.place, replace(self.board.own, report=report), self.board))
+        except OSError as error:  # a full disk, a terminal that is gone: not the others' concern
+            log.debug("nothing shown: %s", error)
+        return report
+
+    def _missing(self) -> list[str]:
+        cards, own = self.board.cards, self.board.own
+        names = self._segment.names if self._segment is not None else self.place.names
+        return [
+            name
+            for name in names
+            if name != own.name
+            and (name not in cards or cards[name].epoch != own.epoch or cards[name].phase not in STARTABLE)
+        ]
+
+    def _answer(self) -> bytes:
+        return json.dumps(status_of(self.place, self.board.own, self.board)).encode()
+
+    def _blame(self, error: Exception) -> str:
+        return "" if isinstance(error, ValueError) and not self._has_met else f"{self.place.name} failed: {error}"
+
+    def _say(self, text: str) -> None:
+        log.info("%s", text)
+
+    def _say_once(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            log.warning("%s", text)

@@ -1,1 +1,0 @@
-"""The peers runtime: every agent is a process of its own, on a machine of its own."""

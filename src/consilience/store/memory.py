@@ -1,0 +1,54 @@
+"""Sink that keeps a run in memory, as a `Store` does on disk."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from ..engine import Chunk
+from ..model import Layout
+from .progress import Progress
+
+
+class Memory:
+    """Sink that keeps the draws of a run in memory while it is sampled, in one array for all planned draws."""
+
+    def __init__(self, planned: int) -> None:
+        self.planned = planned
+        self.progress = Progress()
+        self.snapshot: Mapping[str, np.ndarray] | None = None
+        self.kept: np.ndarray | None = None
+        self._stats: dict[str, list[np.ndarray]] = defaultdict(list)
+
+    def append(self, chunk: Chunk, first: int) -> None:
+        if self.kept is None:
+            self.kept = np.empty((self.planned, *chunk.positions.shape[1:]), chunk.positions.dtype)
+        self.kept[first : first + len(chunk.positions)] = chunk.positions
+        for name, values in chunk.stats.items():
+            self._stats[name].append(values)
+
+    def state(self, snapshot: Callable[[], dict[str, np.ndarray]], at_once: bool = False) -> dict[str, np.ndarray]:
+        """Return an empty state: one to go on from would not outlive the process."""
+        return {}
+
+    def save(self, progress: Progress, state: dict[str, np.ndarray]) -> bool:
+        self.progress = progress
+        return True
+
+    def own_draws(self) -> np.ndarray:
+        """Return what has been appended."""
+        assert self.kept is not None
+        return self.kept
+
+    def put(self, values: np.ndarray, layout: Layout) -> None:
+        """Put the posterior's draws in place of what has been appended."""
+        self.kept = values
+
+    def finish(self, status: str) -> None:
+        pass
+
+    @property
+    def stats(self) -> Mapping[str, np.ndarray]:
+        return {name: np.concatenate(chunks) for name, chunks in self._stats.items()}

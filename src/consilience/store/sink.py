@@ -1,0 +1,44 @@
+"""Interface of what takes draws while they are drawn: into memory, or to disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import numpy as np
+
+from ..engine import Chunk
+from ..model import Layout
+from .progress import Progress
+
+
+class Sink(Protocol):
+    """Destination of a run's draws, which takes chunks in order and knows how far the run has come.
+
+    Attributes:
+      progress: how far the run had come when it was saved last.
+      snapshot: the state to go on from, where there is one.
+    """
+
+    progress: Progress
+    snapshot: Mapping[str, np.ndarray] | None
+
+    def append(self, chunk: Chunk, first: int) -> None:
+        """Write a chunk's draws and figures as draws `first` and on."""
+
+    def state(
+        self, snapshot: Callable[[], dict[str, np.ndarray]], at_once: bool = False
+    ) -> dict[str, np.ndarray] | None:
+        """Return the state to save now, or None where it is too early to save anything."""
+
+    def save(self, progress: Progress, state: dict[str, np.ndarray]) -> bool:
+        """Save how far the run has come, and the state to go on from; return whether that is safe now."""
+
+    def own_draws(self) -> np.ndarray:
+        """Return all draws that have been appended."""
+
+    def put(self, values: np.ndarray, layout: Layout) -> None:
+        """Write the posterior's draws, where those that were appended are not the posterior's."""
+
+    def finish(self, status: str) -> None:
+        """Record how the run has ended."""

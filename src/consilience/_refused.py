@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class Refused(ValueError):
+class Refused(ValueError):  # noqa: N818
     """Refusal of what was asked for, before the first draw.
 
     Everything that a user can mend is refused with this class, and nothing else is: any other error is a bug, or

@@ -74,14 +74,15 @@ def test_an_experiment_is_conducted_and_drawn(name, tmp_path, small, monkeypatch
     """With samplers that compile quickly in the place of exact ones, and without the report on their runs."""
     for heavy in {"NUTS", "HMC", "DMALA"} & vars(SLOW[name]).keys():
         monkeypatch.setattr(SLOW[name], heavy, lambda **_: DULA(1e-7))
-    monkeypatch.setattr("consilience.report.report", Mock())
+    drawn = Mock()
+    monkeypatch.setattr("consilience.report.report", drawn)
     record = reproduction.reproduce(EXPERIMENTS[name], reproduction.Options(seeds=2, out=tmp_path, quick=True))
     assert {row.name for row in record.rows} >= {"centralized HMC", "published", "D-ULA"}
     assert all(np.isfinite(values).all() for row in record.rows for values in row.scores.values())
     assert {column for row in record.rows for column in row.scores} >= set(record.columns)
     assert {claim.holds for claim in record.claims} == (set() if name == "bnn" else {None})
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
-    assert list(page.report.call_args.args[0]) == [row.name for row in record.rows]
+    assert list(drawn.call_args.args[0]) == [row.name for row in record.rows]
 
 
 def test_a_second_time_is_the_first_again_and_json_is_json(tmp_path, small):

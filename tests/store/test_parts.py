@@ -49,11 +49,11 @@ def whole(folder, drawn, agents=6):
         write_part(folder, Progress(drawn=drawn), range(agent, agent + 1), agents, content.getvalue())
 
 
-@pytest.mark.parametrize("where", ["parts._names", "store._read_state"])
+@pytest.mark.parametrize("where", ["parts._names", "folder._read_state"])
 def test_a_newer_one_takes_its_place_while_somebody_looks(tmp_path, monkeypatch, where):
     """Before a look into its folder, or at one of its parts."""
     whole(tmp_path, 10)
-    module = importlib.import_module(f"consilience.results.{where.partition('.')[0]}")
+    module = importlib.import_module(f"consilience.store.{where.partition('.')[0]}")
     name = where.partition(".")[2]
     look, passed = getattr(module, name), []
 

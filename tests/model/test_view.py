@@ -9,7 +9,7 @@ from consilience.model import chosen
     ("name", "message"),
     [
         ("slop", r"there is no parameter 'slop'; there are level, slope\. Write keep=\['slope'\]\.$"),
-        ("q", r"there is no parameter 'q'; there are level, slope\.$"),
+        ("q", r"there is no parameter 'q'; there are level, slope$"),
     ],
 )
 def test_a_name_that_is_not_there_is_refused_with_those_that_are(name, message):

@@ -19,7 +19,7 @@ from .._types import Batch, Key, Params
 Model = Callable[[Batch], Any]
 
 
-def by_columns(model: Model) -> str:
+def columns_hint(model: Model) -> str:
     """Say what to write where a model has a parameter for each column, y=None among them, and none for the batch."""
     parameters = inspect.signature(model).parameters.values()
     names = [
@@ -68,22 +68,22 @@ def prior_terms(model: Model, params: Params, batch: Batch, factors: list[str]) 
     return terms
 
 
-def anywhere(key: Key, latents: Mapping[str, jax.ShapeDtypeStruct]) -> Params:
+def random_values(key: Key, latents: Mapping[str, jax.ShapeDtypeStruct]) -> Params:
     """Draw unconstrained values of the latent variables, uniform in (-2, 2)."""
     keys = jax.random.split(key, len(latents))
     return {
-        name: jax.random.uniform(key, form.shape, form.dtype, -2, 2)
-        for key, (name, form) in zip(keys, latents.items(), strict=True)
+        name: jax.random.uniform(key, value.shape, value.dtype, -2, 2)
+        for key, (name, value) in zip(keys, latents.items(), strict=True)
     }
 
 
-def forms(batch: Batch, rows: int) -> Batch:
+def batch_shapes(batch: Batch, rows: int) -> Batch:
     """Return the shapes and dtypes, as on the device, of a batch like this with `rows` rows."""
     return jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct((rows, *np.shape(leaf)[1:]), jax.dtypes.canonicalize_dtype(leaf.dtype)), batch
     )
 
 
-def zeros(batch: Batch, rows: int) -> Batch:
-    """Make a dummy batch: zeros, in the form of `batch`, with `rows` rows."""
-    return jax.tree.map(lambda form: jnp.zeros(form.shape, form.dtype), forms(batch, rows))
+def dummy_batch(batch: Batch, rows: int) -> Batch:
+    """Make a batch of zeros, of the shapes and dtypes of `batch`, with `rows` rows."""
+    return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), batch_shapes(batch, rows))

@@ -6,6 +6,7 @@ import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from .._refused import Refused
 from .polynomial import (
     ACCURATE,
     CONTRACTION,
@@ -14,6 +15,7 @@ from .polynomial import (
     chebyshev,
     chebyshev_contraction,
     chebyshev_rounds,
+    check_share,
     finite_time,
 )
 
@@ -67,7 +69,8 @@ class Plan:
         for row in self.rows:
             if row.method == method:
                 return row
-        raise KeyError(f"{method!r} is not one of {', '.join(repr(row.method) for row in self.rows)}.")
+        methods = ", ".join(repr(row.method) for row in self.rows)
+        raise Refused(repr(method), f"not one of the methods {methods}")
 
     def __str__(self) -> str:
         cells: list[tuple[str, ...]] = [("method", "rounds", "messages", "bytes/parameter", "accuracy", "for")]
@@ -88,11 +91,7 @@ class Plan:
 
 def plan_network(network: Network, tolerance: float = 1e-6) -> Plan:
     """Return the plan of a network; the row "chebyshev" may leave the share `tolerance` of all disagreement."""
-    if not 0 < tolerance < 1:
-        raise ValueError(
-            f"tolerance = {tolerance}: the share of disagreement that may be left lies strictly between 0 and 1. "
-            f"Write tolerance=1e-6."
-        )
+    check_share("tolerance", tolerance, "1e-6")
     if network.size == 1:
         rows = (("tree", SUMS), ("finite-time", AVERAGES), ("chebyshev", AVERAGES), ("flooding", DECISIONS))
         alone = Choice("Everything", "none", "One agent has nothing to agree on, so nothing is sent.")

@@ -160,7 +160,8 @@ class DeviceMesh(Engine):
         return self.arrays.put_agents(values, axis_of(like))
 
     def _check_start(self, values: StartValues) -> None:
-        self.hosts.together(lambda: check_start(*map(self._read, values), first=self.arrays.own.start))
+        names = [f"agent {agent}" for agent in self.arrays.own]
+        self.hosts.together(lambda: check_start(*map(self._read, values), agents=names))
 
     def iterations_at_once(self) -> int:
         return self.hosts.of_first(super().iterations_at_once())

@@ -83,7 +83,7 @@ def prepare(
     layout, positions = _starts(_init(posterior, init), for_start, length.num_chains)
     start = jax.tree.map(jnp.asarray, layout.unravel(np.asarray(positions)[0]))
     for agent, shard in enumerate(shards, first):
-        posterior.check_data(agent, start, shard)
+        posterior.check_data(f"agent {agent}", start, shard)
     stacked = stack_on_host(shards, lengths)
     check_posterior(posterior, start, jax.tree.map(lambda leaf: leaf[0], stacked.batch))
     sampler = sampler.resolve(network, layout.dimension, length.num_warmup)

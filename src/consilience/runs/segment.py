@@ -17,6 +17,7 @@ import jax
 import numpy as np
 
 from .._lazy import LazyModule
+from .._refused import Refused
 from .._types import Batch
 from ..engine import Model, fingerprint, trace
 from ..model import Posterior, Shard, check_shards, form
@@ -252,6 +253,5 @@ def _named(name: str) -> Iterator[None]:
     """Replace "agent 0" in refusals by this agent's name: the only agent here need not be the first of its run."""
     try:
         yield
-    except (ValueError, TypeError) as refusal:
-        refusal.args = (str(refusal).replace("agent 0", f"agent {name}"), *refusal.args[1:])
-        raise
+    except Refused as refusal:
+        raise refusal.about(refusal.subject.replace("agent 0", f"agent {name}")) from refusal.__cause__

@@ -94,25 +94,25 @@ def test_what_others_can_write_to_is_not_run(tmp_path):
 
 
 def test_no_folder_on_the_way_may_be_others_to_write_to(tmp_path):
-    folder = _compiled._made(tmp_path / "a" / "b")
+    folder = _compiled._make_private(tmp_path / "a" / "b")
     for one in (folder, folder.parent):
         for mode in (0o777, 0o707):
             one.chmod(mode)
             with pytest.raises(Refused, match=f"{one}: others can write to it"):
-                _compiled._made(folder)
+                _compiled._make_private(folder)
         one.chmod(0o700)
     folder.parent.chmod(0o1777)  # as /tmp: nobody can move what is another's there
-    assert _compiled._made(folder) == folder
+    assert _compiled._make_private(folder) == folder
     folder.chmod(0o1777)  # but anybody can add to it
     with pytest.raises(Refused):
-        _compiled._made(folder)
+        _compiled._make_private(folder)
 
 
 def test_a_link_is_followed_once(tmp_path, monkeypatch):
     """Who can change a link later must not decide what is run."""
     (tmp_path / "real").mkdir(mode=0o700)
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    assert _compiled._made(tmp_path / "link" / "kind") == tmp_path.resolve() / "real" / "kind"
+    assert _compiled._make_private(tmp_path / "link" / "kind") == tmp_path.resolve() / "real" / "kind"
 
 
 def test_a_group_of_one_user_counts_as_that_user(tmp_path, monkeypatch):

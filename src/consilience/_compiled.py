@@ -52,7 +52,7 @@ def keep_compiled_code() -> None:
         folder = compiled_folder()
         if folder is None:
             return
-        folder = _made(folder)
+        folder = _make_private(folder)
         _remove_oldest(folder, MOST_BYTES)
         write_compiled_code_whole()
         keep_compiled_callers_of_python()
@@ -64,7 +64,7 @@ def keep_compiled_code() -> None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # a run compiles a dozen small programs, too
 
 
-def _made(folder: Path) -> Path:
+def _make_private(folder: Path) -> Path:
     """Make a folder and return its real path; refuse one that others could write to, or replace."""
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     for one in reversed(missing):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from consilience.model import chosen
+from consilience.model import kept_function
 
 
 @pytest.mark.parametrize(
@@ -14,4 +14,4 @@ from consilience.model import chosen
 )
 def test_a_name_that_is_not_there_is_refused_with_those_that_are(name, message):
     with pytest.raises(ValueError, match=message):
-        chosen(lambda params: {"slope": params, "level": params}, [name])(0.0)
+        kept_function(lambda params: {"slope": params, "level": params}, [name])(0.0)

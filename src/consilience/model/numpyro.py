@@ -38,8 +38,8 @@ from .numpyro_runs import (
     log_density,
     prior_terms,
     random_values,
-    run,
-    traced,
+    run_model,
+    trace_sites,
 )
 from .numpyro_sites import Sites, read_sites
 from .posterior import Posterior
@@ -123,7 +123,7 @@ class NumpyroModel:
         return reduce(add, prior_terms(self.model, params, self.dummy, self.sites.prior_factors).values())
 
     def log_likelihood(self, params: Params, batch: Batch) -> jax.Array:
-        sites = run(self.model, self.values(params), batch)
+        sites = run_model(self.model, self.values(params), batch)
         terms = [jnp.moveaxis(log_density(sites[name]), axis, 0) for name, axis in self.sites.row_axes.items()]
         return reduce(add, [term.reshape(len(term), -1).sum(axis=1) for term in terms])
 
@@ -133,7 +133,7 @@ class NumpyroModel:
 
     def unconstrain(self, shown: Mapping[str, jax.Array]) -> Params:
         values = {name: shown[name] for name in self.sites.latents}
-        sites = run(self.model, values, self.dummy)
+        sites = run_model(self.model, values, self.dummy)
         return {name: dist.biject_to(sites[name]["fn"].support).inv(value) for name, value in values.items()}
 
     def init(self, key: Key) -> Params:
@@ -145,7 +145,7 @@ class NumpyroModel:
 
     def observed(self, values: Values, batch: Batch) -> dict[str, tuple[jax.Array, jax.Array]]:
         """Return, by site of a batch of one row, whether its value is possible, and the value."""
-        sites = run(self.model, values, batch)
+        sites = run_model(self.model, values, batch)
         bounded = {name: (sites[name]["fn"].support, jnp.asarray(sites[name]["value"])) for name in self.sites.bounded}
         return {name: (jnp.all(support(value)), value.squeeze()) for name, (support, value) in bounded.items()}
 
@@ -183,7 +183,7 @@ class NumpyroModel:
             return fn.expand(shape).sample(key)
 
         given = seed(substitute(self.model, data=self.values(params)), key)
-        sites = traced(substitute(uncondition(given), substitute_fn=draw), batch)
+        sites = trace_sites(substitute(uncondition(given), substitute_fn=draw), batch)
         return {name: jnp.moveaxis(sites[name]["value"], self.sites.row_axes[name], 0) for name in self.sites.observed}
 
     def points(self) -> Params:
@@ -210,4 +210,4 @@ class NumpyroModel:
     def _started(self, key: Key) -> dict[str, Any]:
         """Return the sites at a start: given values, and others uniform in (-2, 2) of the unconstrained space."""
         values = {name: jnp.asarray(value, float) for name, value in self.start.items()}
-        return traced(substitute(seed(self.model, key), substitute_fn=init_to_value(values=values)), self.dummy)
+        return trace_sites(substitute(seed(self.model, key), substitute_fn=init_to_value(values=values)), self.dummy)

@@ -33,7 +33,7 @@ def check_rows_independent(
     """
     rows = np.linspace(0, len(jax.tree.leaves(batch)[0]) - 1, ROWS_COMPARED).astype(int)
     random = np.random.default_rng(0)
-    some = jax.tree.map(lambda leaf: _with_others(np.asarray(leaf[rows]), random), batch)
+    some = jax.tree.map(lambda leaf: _with_altered_copies(np.asarray(leaf[rows]), random), batch)
     with jax.default_matmul_precision("highest"):
         as_batch, one_by_one = _both_ways(log_likelihood, points, some)
     if not np.allclose(as_batch, one_by_one, rtol=1e-3, atol=1e-3, equal_nan=True):
@@ -45,7 +45,7 @@ def check_rows_independent(
         )
 
 
-def _with_others(rows: np.ndarray, random: np.random.Generator) -> np.ndarray:
+def _with_altered_copies(rows: np.ndarray, random: np.random.Generator) -> np.ndarray:
     """Return the rows and as many altered ones: floats keep their sign, counts stay 0 or more, flags are random."""
     if rows.dtype == bool:
         others = random.integers(2, size=rows.shape) == 1

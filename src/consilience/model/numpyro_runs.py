@@ -34,15 +34,15 @@ def columns_hint(model: Model) -> str:
     return f" For model({', '.join(names)}) write cs.Posterior.from_numpyro(lambda batch: model({given}))."
 
 
-def traced(model: Model, batch: Batch) -> dict[str, Any]:
+def trace_sites(model: Model, batch: Batch) -> dict[str, Any]:
     """Run a model and return its sites, unchecked by NumPyro: a dummy batch has standard deviations of zero."""
     with numpyro.validation_enabled(False):
         return trace(model).get_trace(batch)
 
 
-def run(model: Model, values: Mapping[str, Any], batch: Batch) -> dict[str, Any]:
+def run_model(model: Model, values: Mapping[str, Any], batch: Batch) -> dict[str, Any]:
     """Run a model with its latent variables at `values`, and return its sites."""
-    return traced(substitute(model, data=values), batch)
+    return trace_sites(substitute(model, data=values), batch)
 
 
 def constrained(model: Model, params: Params, batch: Batch, deterministic: bool = False) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def log_density(site: dict[str, Any]) -> jax.Array:
 def prior_terms(model: Model, params: Params, batch: Batch, factors: list[str]) -> dict[str, jax.Array]:
     """Return log p(z) + log |det ∂z/∂u| of every latent site, and the named factors."""
     values = constrained(model, params, batch)
-    sites = run(model, values, batch)
+    sites = run_model(model, values, batch)
     terms = {name: log_density(sites[name]).sum() for name in [*params, *factors]}
     for name, u in params.items():
         jacobian = dist.biject_to(sites[name]["fn"].support).log_abs_det_jacobian(u, values[name])

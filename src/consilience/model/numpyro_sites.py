@@ -32,8 +32,8 @@ from .numpyro_runs import (
     log_density,
     prior_terms,
     random_values,
-    run,
-    traced,
+    run_model,
+    trace_sites,
 )
 
 ALL_GROUPS = 'with numpyro.plate("groups", 12): theta = numpyro.sample("theta", ...), then theta[batch["group"]]'
@@ -149,12 +149,12 @@ def _outlines(model: Model, shapes: Batch) -> dict[str, SiteOutline]:
     """Trace the model once, and return an outline of every site."""
     found: dict[str, SiteOutline] = {}
 
-    def run_model(key: jax.Array, batch: Batch) -> None:
+    def find(key: jax.Array, batch: Batch) -> None:
         start = substitute(seed(model, key), substitute_fn=init_to_uniform)
-        found.update({name: _outline(site) for name, site in traced(start, batch).items()})
+        found.update({name: _outline(site) for name, site in trace_sites(start, batch).items()})
 
     with explain_errors(model, shapes):
-        jax.eval_shape(run_model, jax.random.key(0), shapes)
+        jax.eval_shape(find, jax.random.key(0), shapes)
     return found
 
 
@@ -227,7 +227,7 @@ def _quantities(model: Model, params: Params, batch: Batch) -> dict[str, Any]:
     """Compute by site what may depend on the batch: a latent's prior and value, a deterministic value, a likelihood."""
     values, terms = constrained(model, params, batch), prior_terms(model, params, batch, [])
     found: dict[str, Any] = {name: (terms[name], values[name]) for name in params}
-    for name, site in run(model, values, batch).items():
+    for name, site in run_model(model, values, batch).items():
         if site["type"] == "deterministic":
             found[name] = site["value"]
         elif site["type"] == "sample" and site["is_observed"]:

@@ -17,7 +17,7 @@ from .._extras import require
 from .._refused import Refused
 from .._types import Batch, Key, Params
 from .shards import Shard
-from .tasks import Classification, Regression, Task, logits_of, means_of
+from .tasks import Classification, Regression, Task, checked_logits, checked_means
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +107,7 @@ class Posterior:
           y: name of the labels, which are whole numbers from 0.
           init: where chains start: the parameters, or a function of a key that returns them.
         """
-        logits = logits_of(apply)
+        logits = checked_logits(apply)
         task = Classification(lambda params, x: jax.nn.softmax(logits(params, x)), x, y)
 
         def log_likelihood(params: Params, batch: Batch) -> jax.Array:
@@ -142,7 +142,7 @@ class Posterior:
           init: where chains start: the parameters, or a function of a key that returns them.
         """
         check_positive("noise_sd", noise_sd)
-        task = Regression(means_of(apply), lambda params: noise_sd, x, y)
+        task = Regression(checked_means(apply), lambda params: noise_sd, x, y)
 
         def log_likelihood(params: Params, batch: Batch) -> jax.Array:
             return jax.scipy.stats.norm.logpdf(task.outcomes(batch), task.mean(params, task.inputs(batch)), noise_sd)
@@ -186,7 +186,7 @@ def check_posterior(posterior: Posterior, params: Params, batch: Batch) -> None:
     prior = jax.eval_shape(posterior.log_prior, params)
     if getattr(prior, "shape", None) != () or not jnp.issubdtype(prior.dtype, jnp.number):
         fix = "Add .sum()." if getattr(prior, "shape", ()) else "A flat prior is lambda params: 0.0."
-        raise Refused("log_prior(params)", f"it must return one real number; it returned {_shown(prior)}", fix)
+        raise Refused("log_prior(params)", f"it must return one real number; it returned {_described(prior)}", fix)
     examples = len(jax.tree.leaves(batch)[0])
     value = jax.eval_shape(posterior.log_likelihood, params, batch)
     if getattr(value, "shape", None) != (examples,):
@@ -194,11 +194,11 @@ def check_posterior(posterior: Posterior, params: Params, batch: Batch) -> None:
         raise Refused(
             "log_likelihood(params, batch)",
             f"it must return one number per example, shape ({examples},) for this batch of {examples}; it returned "
-            f"{_shown(value)}",
+            f"{_described(value)}",
             f"{fix}: padded examples are masked one by one.",
         )
     if not jnp.issubdtype(value.dtype, jnp.floating):
-        raise Refused("log_likelihood(params, batch)", f"it must return real numbers; it returned {_shown(value)}")
+        raise Refused("log_likelihood(params, batch)", f"it must return real numbers; it returned {_described(value)}")
 
 
 class StartValues(NamedTuple):
@@ -238,7 +238,7 @@ def check_start(
             )
 
 
-def _shown(value: object) -> str:
+def _described(value: object) -> str:
     if isinstance(value, jax.ShapeDtypeStruct):
         return f"{value.dtype} of shape {value.shape}"
     return f"a {type(value).__name__}"

@@ -51,16 +51,16 @@ def shard(
     count = rows("data", data)
     data = as_arrays("data", data)
     if isinstance(by, str) and by == "features":
-        return _feature_blocks(data, agents, feature, blocks)
+        return _split_by_features(data, agents, feature, blocks)
     random = np.random.default_rng(seed)
     if isinstance(by, list | tuple | np.ndarray):
-        parts = _given(by, agents, count)
+        parts = _split_by_indices(by, agents, count)
     elif by == "iid":
         parts = [np.sort(part) for part in np.array_split(random.permutation(count), agents)]
     elif by == "label":
-        parts = _by_class(_labels(data, label, count), agents)
+        parts = _split_by_label(_labels(data, label, count), agents)
     elif by == "dirichlet":
-        parts = _dirichlet(_labels(data, label, count), agents, alpha, random)
+        parts = _split_by_dirichlet(_labels(data, label, count), agents, alpha, random)
     else:
         check_one_of("by", by, SPLITS, ", nor a list of index arrays")
     for agent, part in enumerate(parts):
@@ -81,7 +81,7 @@ def pool(shards: Sequence[Batch]) -> list[Batch]:
 
 def _labels(data: Batch, label: Any, count: int) -> np.ndarray:
     chosen = label is not None and not isinstance(label, str | int | np.integer)
-    values = np.asarray(label if chosen else data[_key(data, label, "label", "y", -1)])
+    values = np.asarray(label if chosen else data[_find_key(data, label, "label", "y", -1)])
     if values.shape != (count,):
         raise Refused("label", f"one class per row is needed, shape ({count},); it has shape {values.shape}")
     if values.dtype.kind == "f" and np.isnan(values).any():
@@ -89,7 +89,7 @@ def _labels(data: Batch, label: Any, count: int) -> np.ndarray:
     return values
 
 
-def _key(data: Batch, choice: Any, argument: str, key: str, position: int) -> Any:
+def _find_key(data: Batch, choice: Any, argument: str, key: str, position: int) -> Any:
     """Return the key of the labels or features: `choice`, or by default `key` in a dict and `position` in a tuple."""
     if isinstance(data, dict):
         place = key if choice is None else choice
@@ -107,7 +107,7 @@ def _key(data: Batch, choice: Any, argument: str, key: str, position: int) -> An
     return place % len(data)
 
 
-def _by_class(labels: np.ndarray, agents: int) -> list[np.ndarray]:
+def _split_by_label(labels: np.ndarray, agents: int) -> list[np.ndarray]:
     classes = np.unique(labels)
     if len(classes) < agents:
         reason = f"{len(classes)} classes cannot be dealt to {agents} agents, each needs one of its own"
@@ -115,7 +115,7 @@ def _by_class(labels: np.ndarray, agents: int) -> list[np.ndarray]:
     return [np.flatnonzero(np.isin(labels, own)) for own in np.array_split(classes, agents)]
 
 
-def _dirichlet(labels: np.ndarray, agents: int, alpha: float, random: np.random.Generator) -> list[np.ndarray]:
+def _split_by_dirichlet(labels: np.ndarray, agents: int, alpha: float, random: np.random.Generator) -> list[np.ndarray]:
     check_positive("alpha", alpha)
     for _ in range(DIRICHLET_TRIES):
         owner = np.empty(len(labels), dtype=int)
@@ -130,7 +130,7 @@ def _dirichlet(labels: np.ndarray, agents: int, alpha: float, random: np.random.
     raise Refused(f'by="dirichlet", alpha = {alpha}', reason, "Use a larger alpha or fewer agents.")
 
 
-def _given(parts: Sequence[Any], agents: int, count: int) -> list[np.ndarray]:
+def _split_by_indices(parts: Sequence[Any], agents: int, count: int) -> list[np.ndarray]:
     if len(parts) != agents:
         raise Refused("by", f"there are {len(parts)} index lists for {agents} agents")
     parts = [np.asarray(part) for part in parts]
@@ -152,12 +152,12 @@ def _given(parts: Sequence[Any], agents: int, count: int) -> list[np.ndarray]:
     return [part.astype(int) for part in parts]
 
 
-def _feature_blocks(data: Batch, agents: int, feature: Any, blocks: Sequence[Any] | None) -> list[Batch]:
+def _split_by_features(data: Batch, agents: int, feature: Any, blocks: Sequence[Any] | None) -> list[Batch]:
     if isinstance(data, np.ndarray):
         if feature is not None:
             raise Refused(f"feature = {feature!r}", "data is a single array, and all of it is features")
-        return [shard["x"] for shard in _feature_blocks({"x": data}, agents, None, blocks)]
-    key = _key(data, feature, "feature", "x", 0)
+        return [shard["x"] for shard in _split_by_features({"x": data}, agents, None, blocks)]
+    key = _find_key(data, feature, "feature", "x", 0)
     features = data[key]
     if np.ndim(features) != 2:
         raise Refused("feature", f"a table (rows, features) is needed; it has shape {np.shape(features)}")
@@ -166,12 +166,12 @@ def _feature_blocks(data: Batch, agents: int, feature: Any, blocks: Sequence[Any
     def of_agent(own: np.ndarray) -> Batch:
         masked = np.zeros_like(features)
         masked[:, own] = features[:, own]
-        return _replaced(data, key, masked)
+        return _replace_leaf(data, key, masked)
 
     return [of_agent(own) for own in _blocks(agents, width, blocks)]
 
 
-def _replaced(data: Batch, key: Any, value: np.ndarray) -> Batch:
+def _replace_leaf(data: Batch, key: Any, value: np.ndarray) -> Batch:
     """Return a copy of `data`, a dict or a tuple, with `value` at `key`."""
     if isinstance(data, dict):
         return {**data, key: value}

@@ -33,11 +33,11 @@ class Classification:
 
     def inputs(self, batch: Batch) -> Any:
         """Return the inputs of a batch."""
-        return _part(batch, self.x, 0)
+        return _column(batch, self.x, 0)
 
     def outcomes(self, batch: Batch) -> Any:
         """Return the labels of a batch; refuse them where they are not one whole number a row."""
-        labels = _one_a_row(_part(batch, self.y, -1), self.y, f"{self.y}.argmax(axis=1) if its rows are one-hot")
+        labels = _one_a_row(_column(batch, self.y, -1), self.y, f"{self.y}.argmax(axis=1) if its rows are one-hot")
         if not (jnp.issubdtype(labels.dtype, jnp.integer) or labels.dtype == bool):
             reason = f"its dtype is {labels.dtype}; labels are whole numbers"
             raise Refused(self.y, reason, f"Write {self.y}.astype(np.int32).")
@@ -83,11 +83,11 @@ class Regression:
 
     def inputs(self, batch: Batch) -> Any:
         """Return the inputs of a batch."""
-        return _part(batch, self.x, 0)
+        return _column(batch, self.x, 0)
 
     def outcomes(self, batch: Batch) -> Any:
         """Return the outcomes of a batch; refuse them where they are not one number a row."""
-        return _one_a_row(_part(batch, self.y, -1), self.y, "a NumPyro model for outcomes of several numbers")
+        return _one_a_row(_column(batch, self.y, -1), self.y, "a NumPyro model for outcomes of several numbers")
 
     def draw(self, key: Key, params: Params, batch: Batch) -> dict[str, jax.Array]:
         """Draw outcomes for the rows of a batch, noise included."""
@@ -106,7 +106,7 @@ class Regression:
 Task = Classification | Regression
 
 
-def logits_of(apply: Callable[[Params, Any], jax.Array]) -> Callable[[Params, Any], jax.Array]:
+def checked_logits(apply: Callable[[Params, Any], jax.Array]) -> Callable[[Params, Any], jax.Array]:
     """Return `apply` with a check that it gives a table of logits, of two classes or more."""
 
     def logits(params: Params, x: Any) -> jax.Array:
@@ -122,7 +122,7 @@ def logits_of(apply: Callable[[Params, Any], jax.Array]) -> Callable[[Params, An
     return logits
 
 
-def means_of(apply: Callable[[Params, Any], jax.Array]) -> Callable[[Params, Any], jax.Array]:
+def checked_means(apply: Callable[[Params, Any], jax.Array]) -> Callable[[Params, Any], jax.Array]:
     """Return `apply` with a check that it gives one number a row."""
 
     def means(params: Params, x: Any) -> jax.Array:
@@ -137,7 +137,7 @@ def means_of(apply: Callable[[Params, Any], jax.Array]) -> Callable[[Params, Any
     return means
 
 
-def _part(batch: Batch, name: str, place: int) -> Any:
+def _column(batch: Batch, name: str, place: int) -> Any:
     """Return a batch's inputs or outcomes: by name in a dict, or by their place in a tuple."""
     if isinstance(batch, Mapping):
         if name not in batch:

@@ -59,7 +59,7 @@ class View:
         return self.layout.ravel(self.function(self.parameters.unravel(w)))
 
 
-def chosen(shown: Callable[[Params], Any] | None, keep: Keep | None) -> Callable[[Params], Any] | None:
+def kept_function(shown: Callable[[Params], Any] | None, keep: Keep | None) -> Callable[[Params], Any] | None:
     """Return what is kept of each draw, as a function of the parameters; None: all of them, as they are.
 
     Args:

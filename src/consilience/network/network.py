@@ -50,7 +50,7 @@ class Network:
     """
 
     def __init__(self, graph: nx.Graph, weights: Weights = "metropolis", name: str | None = None) -> None:
-        graph = _checked(graph)
+        graph = _numbered(graph)
         check_connected(graph)
         self.size: int = graph.number_of_nodes()
         self.name: str = name or f"graph of {self.size}"
@@ -267,7 +267,7 @@ class Network:
         return cls(graph, weights, getattr(graph, "name", None) or None)
 
 
-def _checked(graph: nx.Graph) -> nx.Graph:
+def _numbered(graph: nx.Graph) -> nx.Graph:
     """Return the graph with its agents numbered 0 ... m - 1; refuse what is not a simple undirected graph."""
     if not isinstance(graph, nx.Graph):
         reason = f"a networkx graph is needed, this is a {type(graph).__name__}"

@@ -67,7 +67,7 @@ def check_connected(graph: nx.Graph) -> None:
     if len(components) > 1:
         smallest, largest = components[0], components[-1]
         others = graph.number_of_nodes() - len(smallest)
-        reason = f"agents {_some(smallest)} cannot reach the other {others}"
+        reason = f"agents {_listed(smallest)} cannot reach the other {others}"
         fix = f"Add an edge, for example ({smallest[0]}, {largest[0]})."
         raise Refused("the network is disconnected", reason, fix)
 
@@ -129,7 +129,7 @@ def _check_beta(matrix: np.ndarray, graph: nx.Graph) -> None:
     components = sorted((sorted(c) for c in nx.connected_components(used)), key=len)
     if len(components) > 1:
         i, j = next(e for e in graph.edges if (e[0] in components[0]) != (e[1] in components[0]))
-        never = f"every edge between agents {_some(components[0])} and the others has weight zero"
+        never = f"every edge between agents {_listed(components[0])} and the others has weight zero"
         fix = f"Give edge ({i}, {j}) a positive weight."
         raise Refused("weights", f"β = 1, values never spread: {never}", fix)
     if np.diag(matrix).max() > TOLERANCE or not nx.is_bipartite(used):
@@ -138,7 +138,7 @@ def _check_beta(matrix: np.ndarray, graph: nx.Graph) -> None:
         raise Refused("weights", f"{rate}: agents keep so much of their own value that nothing spreads", fix)
     side = sorted(node for node, colour in nx.bipartite.color(used).items() if colour == 0)
     graph_is = (
-        f"the graph is bipartite (agents {_some(side)} against the others) and no agent keeps a weight for itself"
+        f"the graph is bipartite (agents {_listed(side)} against the others) and no agent keeps a weight for itself"
     )
     raise Refused("weights", f"β = 1, values swap sides for ever: {graph_is}", "Use (I + W)/2.")
 
@@ -176,6 +176,6 @@ def assemble(size: int, edges: np.ndarray, weights: np.ndarray) -> sparse.coo_ar
     return sparse.coo_array((np.concatenate([weights, weights, diagonal]), (rows, columns)), shape=(size, size))
 
 
-def _some(agents: list[int], most: int = 6) -> str:
+def _listed(agents: list[int], most: int = 6) -> str:
     shown = ", ".join(map(str, agents[:most]))
     return f"{{{shown}, … {len(agents)} in all}}" if len(agents) > most else f"{{{shown}}}"

@@ -13,7 +13,7 @@ import numpy as np
 
 from .._checks import whole_number
 from .._types import Batch, Key, Params
-from ..model import RESERVED, Layout, Posterior, Shard, View, check_posterior, chosen, stack_on_host
+from ..model import RESERVED, Layout, Posterior, Shard, View, check_posterior, kept_function, stack_on_host
 from ..network import Network
 from ..samplers import Sampler
 
@@ -87,7 +87,7 @@ def prepare(
     stacked = stack_on_host(shards, lengths)
     check_posterior(posterior, start, jax.tree.map(lambda leaf: leaf[0], stacked.batch))
     sampler = sampler.resolve(network, layout.dimension, length.num_warmup)
-    view = View.of(layout, chosen(posterior.constrain, keep))
+    view = View.of(layout, kept_function(posterior.constrain, keep))
     _check_dims(posterior.dims, view.layout)
     return Prepared(posterior, layout, positions, for_run, stacked, sampler, view)
 
@@ -147,7 +147,7 @@ def _averaged_view(layout: Layout, posterior: Posterior, moments: Any) -> View |
         raise TypeError(f"moments = {moments!r}: True, False, or a function of the parameters.")
     if moments is False:
         return None
-    return View.of(layout, chosen(posterior.constrain, moments if callable(moments) else None), "moments")
+    return View.of(layout, kept_function(posterior.constrain, moments if callable(moments) else None), "moments")
 
 
 def _watched_view(averaged: View | None, watch: Any) -> View | None:

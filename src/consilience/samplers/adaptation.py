@@ -64,7 +64,7 @@ class Adaptation(NamedTuple):
     covariance: Any  # BlackJAX's MassMatrixAdaptationState
 
 
-def nothing_agreed(adaptation: Adaptation) -> Adaptation:
+def keep_as_found(adaptation: Adaptation) -> Adaptation:
     return adaptation
 
 
@@ -116,7 +116,7 @@ class WindowAdaptation(NamedTuple):
         iteration: Count,
         position: Vector,
         acceptance_rate: Scalar,
-        agree: Callable[[Adaptation], Adaptation] = nothing_agreed,
+        agree: Callable[[Adaptation], Adaptation] = keep_as_found,
     ) -> Adaptation:
         """Adapt after an iteration of warm-up; `agree` is applied to what the end of a window has found."""
         if adaptation.covariance is not None:

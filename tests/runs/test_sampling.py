@@ -39,7 +39,7 @@ REFUSED = {
             "posterior": cs.Posterior(lambda w: jnp.log(w[0]), REGRESSION.log_likelihood),
             "init": -np.ones(3, np.float32),
         },
-        r"log_prior is nan at the start of chain 0\. Choose an init inside",
+        r"log_prior: it is nan at the start of chain 0\. Choose an init inside",
     ),
     "kink at the start": (
         {"posterior": cs.Posterior(prior, lambda w, b: b["y"] * 0 + jnp.sqrt(jnp.abs(w[0])))},

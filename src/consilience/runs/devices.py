@@ -95,7 +95,7 @@ class Devices:
 
     def check_start(self, chains: Chains) -> None:
         arrays, values = self._arrays(chains.network.size), chains.begin()
-        self.hosts.together(lambda: check_start(*map(arrays.read, values), first=arrays.own.start))
+        self.hosts.together(lambda: check_start(*map(arrays.read, values), agents=self.names(chains.network)))
 
     def part(self, prepared: Prepared) -> Part:
         size = prepared.network.size

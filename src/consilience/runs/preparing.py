@@ -13,7 +13,7 @@ import numpy as np
 
 from .._refused import Refused
 from .._types import Batch, Key, Params
-from ..model import RESERVED, Layout, Posterior, Shard, View, check_posterior, chosen, stack_on_host
+from ..model import RESERVED, Layout, Posterior, Shard, View, check_posterior, kept_function, stack_on_host
 from ..network import Network
 from ..samplers import Sampler
 from .request import Request
@@ -61,11 +61,11 @@ def prepare(request: Request, shards: Sequence[Batch], names: Sequence[str], len
     layout, starts = _starts(_init(posterior, request.init), for_start, request.length.num_chains)
     start = jax.tree.map(jnp.asarray, layout.unravel(np.asarray(starts)[0]))
     for name, shard in zip(names, shards, strict=True):
-        posterior.check_data(name.removeprefix("agent "), start, shard)
+        posterior.check_data(name, start, shard)
     stacked = stack_on_host(shards, lengths)
     check_posterior(posterior, start, jax.tree.map(lambda leaf: leaf[0], stacked.batch))
     sampler = request.sampler.resolve(network, layout.dimension, request.length.num_warmup)
-    view = View.of(layout, chosen(posterior.constrain, request.keep))
+    view = View.of(layout, kept_function(posterior.constrain, request.keep))
     _check_dims(posterior.dims, view.layout)
     averaged = _averaged_view(layout, posterior, request.moments)
     if sampler.second_stage is not None and averaged is not None:
@@ -123,7 +123,7 @@ def _averaged_view(layout: Layout, posterior: Posterior, moments: Any) -> View |
         raise Refused(f"moments = {moments!r}", "True, False, or a function of the parameters")
     if moments is False:
         return None
-    return View.of(layout, chosen(posterior.constrain, moments if callable(moments) else None), "moments")
+    return View.of(layout, kept_function(posterior.constrain, moments if callable(moments) else None), "moments")
 
 
 def _watched_view(averaged: View | None, watch: Any) -> View | None:

@@ -127,7 +127,7 @@ class Segment:
     def check_start(self, chains: Chains) -> None:
         """Refuse a start at which this agent's density is not finite; nothing is sent for that."""
         values = jax.jit(partial(start_values_all, chains.model))(chains.inputs, chains.positions)
-        check_start(*map(np.asarray, values))
+        check_start(*map(np.asarray, values), agents=self.names(chains.network))
 
     def part(self, prepared: Prepared) -> Part:
         return Part(range(1), 1, goes_back=True)
@@ -161,7 +161,7 @@ class Segment:
         if sink.snapshot is None:
             [starts] = self.collectives.down([np.asarray(chains.positions)], kind="start")  # others may round theirs
             chains.positions = jnp.asarray(starts)
-            check_start(*map(np.asarray, chains.begin()))
+            check_start(*map(np.asarray, chains.begin()), agents=self.names(prepared.network))
         else:
             chains.restore(sink.snapshot)
         return replace(sink.progress.sent(self.of_all(self._sent())), attempt=meeting.attempt)

@@ -120,7 +120,7 @@ def filled(text: str) -> str:
 def main() -> None:
     found = records()
     for record in found:
-        EXPERIMENTS[record.experiment].figure(record, RECORDS / f"{record.experiment}.png")
+        EXPERIMENTS[record.experiment].draw(record, RECORDS / f"{record.experiment}.png")
     PAGE.write_text(page(found), encoding="utf-8")
     FRONT.write_text(front(FRONT.read_text(encoding="utf-8"), found), encoding="utf-8")
     print(f"{PAGE.name}, {FRONT.name} and {len(found)} figures written.")

@@ -1,11 +1,12 @@
 """What the experiments are made of, each part against something known."""
 
+import jax
 import numpy as np
 import pytest
 
 from consilience.experiments import bnn, boston, gmm, images, logistic
-from consilience.experiments.floor import Floor, derivative_milliseconds, gradient_and_product, value_and_gradient
-from consilience.experiments.methods import Target
+from consilience.experiments.floor import Floor, derivative_milliseconds, gradient_and_product
+from consilience.experiments.methods import SplitData
 from consilience.experiments.mnist_partial import quarters
 from consilience.model import Posterior, shard
 from consilience.network import Network
@@ -141,10 +142,10 @@ class TestNetworkOfNeurons:
 
         assert logdensity(found) > logdensity(start) + 1000
 
-    @pytest.mark.parametrize("derivative", [value_and_gradient, gradient_and_product])
+    @pytest.mark.parametrize("derivative", [jax.value_and_grad, gradient_and_product])
     def test_bare_derivatives_are_timed(self, derivative):
         train, _ = images.bundled_digits()
-        pair = Target("posterior", shard(train, 2), Network.complete(2))
+        pair = SplitData("posterior", shard(train, 2), Network.complete(2))
         posterior = Posterior.classifier(logistic.logits)
         init = {"w": np.zeros((64, 10), np.float32), "b": np.zeros(10, np.float32)}
         assert 0.01 < derivative_milliseconds(posterior, pair, init, derivative, chains=2) < 1000

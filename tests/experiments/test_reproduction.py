@@ -11,8 +11,8 @@ from consilience.experiments import bnn, boston, mnist_partial, mnist_ring, theo
 from consilience.experiments.catalogue import EXPERIMENTS
 from consilience.experiments.claims import Exact, judge
 from consilience.experiments.methods import _acceptance, curve_of, settings
-from consilience.experiments.record import PAPER, Curve, Judged, Record, Row
-from consilience.experiments.reproduction import Options, command
+from consilience.experiments.record import PAPER, Curve, Judged, MethodRow, Options, Record
+from consilience.experiments.reproduction import command
 from consilience.experiments.summary import markdown_table, method_cells, method_header, score_cell
 from consilience.samplers import DMALA, DULA, HMC, Published
 
@@ -20,7 +20,7 @@ RECORDS = Path(__file__).parents[2] / "docs" / "experiments"
 
 
 def record():
-    row = Row(
+    row = MethodRow(
         "published",
         PAPER,
         "posterior",

@@ -33,7 +33,7 @@ STRANGE = rows(30, 2)["x"] + 3
 
 @pytest.fixture(scope="module", params=[cs.published(0.05), cs.nuts()], ids=["published", "nuts"])
 def run(request):
-    running = RunningClasses(POSTERIOR.task, TEST, STRANGE, VIEWS)
+    running = RunningClasses(POSTERIOR, TEST, STRANGE, VIEWS)
     shards = cs.shard(rows(120, 0), 3, by="label")
     found = cs.sample(
         POSTERIOR,

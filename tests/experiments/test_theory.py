@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from benchmarks.theory import table
 from consilience.experiments import theory_chains, theory_ratios, theory_target
-from consilience.experiments.theory import CLAIMS, Claim, Curve, Scale, fit, table, theory
+from consilience.experiments.theory import CLAIMS, OrderClaim, ScalingCurve, TheorySizes, fit, theory
 from consilience.experiments.theory_figure import theory_figure
 from consilience.network import Network
 
-SMALL = Scale(
+SMALL = TheorySizes(
     groups=12,
     pool=512,
     ratio_draws=60,
@@ -219,11 +220,11 @@ def test_the_fit_finds_a_power_and_its_interval_covers_it():
 )
 def test_the_verdict_follows_from_the_interval(kind, exponent, verdict):
     at = np.geomspace(0.01, 0.1, 6)
-    claim = Claim("3.1", "", "", exponent, "paper", kind)
-    assert Curve(claim, at, np.tile(at[:, None] ** 2, 4)).verdict == verdict
-    assert Curve(replace(claim, root=True), at, np.tile(at[:, None] ** 4, 4)).verdict == verdict
+    claim = OrderClaim("3.1", "", "", exponent, "paper", kind)
+    assert ScalingCurve(claim, at, np.tile(at[:, None] ** 2, 4)).verdict == verdict
+    assert ScalingCurve(replace(claim, root=True), at, np.tile(at[:, None] ** 4, 4)).verdict == verdict
     noisy = at[:, None] ** 2 * np.random.default_rng(0).lognormal(sigma=3, size=(6, 4))
-    assert Curve(claim, at, noisy).verdict == "undecided"
+    assert ScalingCurve(claim, at, noisy).verdict == "undecided"
 
 
 @pytest.fixture(scope="module")
@@ -256,5 +257,5 @@ def test_it_is_written_as_a_table_and_a_figure(outcome, tmp_path):
     assert len(lines) == 2 + len(CLAIMS)
     assert len({line.count("|") - 2 * line.count("|g|") for line in lines}) == 1
     assert "ε³, paper" in lines[2]
-    theory_figure(outcome, tmp_path / "theory.png")
+    theory_figure(outcome.sizes, outcome.curves, outcome.course).savefig(tmp_path / "theory.png")
     assert (tmp_path / "theory.png").read_bytes().startswith(b"\x89PNG")

@@ -2,21 +2,22 @@
 
 from . import data
 from .catalogue import EXPERIMENTS
-from .digits import Outcome, Scale, compare_on_digits
+from .digits import DemoLengths, DemoOutcome, compare_on_digits
 from .digits_figure import plot_digits
-from .record import Record
-from .reproduction import RUNS, Experiment, Options, reproduce
+from .methods import RUNS
+from .record import Options, Record
+from .reproduction import Experiment, reproduce
 from .summary import CLAIM_HEADER, claim_cells, method_cells, method_header, records_in, write_page
 
 __all__ = [
     "CLAIM_HEADER",
     "EXPERIMENTS",
     "RUNS",
+    "DemoLengths",
+    "DemoOutcome",
     "Experiment",
     "Options",
-    "Outcome",
     "Record",
-    "Scale",
     "claim_cells",
     "compare_on_digits",
     "data",

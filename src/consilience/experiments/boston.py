@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,13 +23,14 @@ from .._extras import require
 from .._types import Batch, Params
 from ..model import Posterior, shard
 from ..network import Network
+from ..report import new_figure
 from ..samplers import DMALA, DULA, NUTS, CentralizedHMC, Published
 from . import data
-from .claims import MSE, Claim, Exact, better, both, judge, similar
-from .curves import canvas, draw_curves, save
-from .methods import Method, Target, curve_of, row_of, run_all
-from .record import OURS, PAPER, Record
-from .reproduction import Experiment, Findings, Options
+from .claims import MSE, Claim, Exact, better, both, similar
+from .curves import draw_curves
+from .methods import Method, Runs, SplitData, Values, run_methods
+from .record import OURS, PAPER, Options, Record
+from .reproduction import Experiment, Findings
 from .running import in_the_end, own, own_scores, variance_ratios
 
 AGENTS = 4
@@ -102,8 +103,8 @@ def conduct(options: Options, seeds: int) -> Findings:
     features = train["x"].shape[1]
     blocks = [len(part) for part in np.array_split(np.arange(features), AGENTS)][::-1]  # the last has the most
     shards = shard(train, AGENTS, by="features", blocks=blocks)
-    parts = Target(BLOCKS, shards, Network.complete(AGENTS))
-    whole = Target(WHOLE, [train], Network.complete(1))
+    parts = SplitData(BLOCKS, shards, Network.complete(AGENTS))
+    whole = SplitData(WHOLE, [train], Network.complete(1))
     posterior = Posterior.regressor(predicted, noise_sd=LIKELIHOOD_PRECISION**-0.5, prior_precision=PRIOR_PRECISION)
     y = jnp.asarray(test["y"])
     seen = jnp.stack([test["x"], *(one["x"] for one in shard(test, AGENTS, by="features", blocks=blocks))])
@@ -116,7 +117,7 @@ def conduct(options: Options, seeds: int) -> Findings:
         errors = jnp.mean((mean - y) ** 2, axis=1)
         return {RUNNING: errors[0], **{own(RUNNING, agent): errors[1 + agent] for agent in range(AGENTS)}}
 
-    iterations = 20_000 if options.is_small else 100_000
+    iterations = options.at_scale(20_000, 100_000)
     rounds = {0: 1, 1000: 5, 2000: 10}
     by_paper = partial(Method, source=options.paper, num_samples=iterations // 10, thin=10)
     methods = (
@@ -127,31 +128,25 @@ def conduct(options: Options, seeds: int) -> Findings:
         Method("nuts", NUTS(), parts, OURS, num_samples=1000, num_warmup=500),
         Method("whole nuts", NUTS(), whole, OURS, num_samples=1000, num_warmup=500),
     )
-    init = {"w": np.zeros(features, np.float32), "b": np.float32(0)}
-    runs = run_all(posterior, methods, options, seeds, init, moments=prices, watch=watch)
     known = {target.name: exact(target.shards) for target in (parts, whole)}
-    rows = []
-    for method in methods:
+
+    def measure(method: Method, runs: Runs) -> tuple[Values, Values]:
         run = runs[method.name]
         run.evaluate(test)
-        running = {MSE.name: run.stats[RUNNING], OWN_MSE.name: own_scores(run, RUNNING)}
-        measured = {
-            **{name: in_the_end(values) for name, values in running.items()},
-            "var/ref": variance_ratios(run, known[method.target.name][1]),
-        }
-        curves = {name: curve_of(run, values) for name, values in running.items()}
-        rows.append(row_of(method, run, measured, curves))
+        cumulative = {MSE.name: run.stats[RUNNING], OWN_MSE.name: own_scores(run, RUNNING)}
+        scores = {name: in_the_end(values) for name, values in cumulative.items()}
+        return {**scores, "var/ref": variance_ratios(run, known[method.target.name][1])}, cumulative
 
-    def exact_error(target: Target) -> float:
-        mean = known[target.name][0]
-        return float(np.mean((test["x"] @ mean[1:] + mean[0] - test["y"]) ** 2))
-
-    errors = {f"exact, {target.name}": exact_error(target) for target in (parts, whole)}
+    init = {"w": np.zeros(features, np.float32), "b": np.float32(0)}
+    measured = run_methods(posterior, methods, options, seeds, init, measure, moments=prices, watch=watch)
+    errors = {
+        f"exact, {name}": float(np.mean((test["x"] @ mean[1:] + mean[0] - test["y"]) ** 2))
+        for name, (mean, _) in known.items()
+    }
     return Findings(
-        data=source,
-        rows=rows,
-        claims=judge(CLAIMS, [*rows, *(Exact(name, {"MSE": [error]}) for name, error in errors.items())], options),
-        columns={"MSE": 4, OWN_MSE.name: 4, "var/ref": 3},
+        source,
+        *measured,
+        exact=[Exact(name, {MSE.name: [error]}) for name, error in errors.items()],
         notes=[
             "Two targets: agents with a block of features each sample the product of four likelihoods; the centralized "
             "runs sample the posterior of whole rows. The exact posterior mean has an MSE of "
@@ -164,7 +159,6 @@ def conduct(options: Options, seeds: int) -> Findings:
             "over parameters. 1 is right, less is overconfident; a chain that has not mixed may show either.",
         ],
         drawn={"exact": errors},
-        runs=runs,
     )
 
 
@@ -180,34 +174,32 @@ def _warning(errors: dict[str, float]) -> list[str]:
     ]
 
 
-def figure(record: Record, path: Path) -> None:
-    """Draw the cumulative test MSE to `path`; dotted lines across are that of the exact posteriors."""
-    drawing, (whole, own_features) = canvas(2, 5.6, 4.4)
-    draw_curves(whole, record, MSE.name)
+def figure(record: Record) -> Any:
+    """Draw the cumulative test MSE; dotted lines across are that of the exact posteriors."""
+    drawing, (whole, own_features) = new_figure(11.2, 4.4, columns=2)
+    draw_curves(whole, record, MSE.name, "test MSE")
     low, high = whole.get_ylim()
     for name, error in record.drawn["exact"].items():
         whole.axhline(error, color="black", lw=0.9, ls=(0, (1, 2)))
         whole.text(0.99, error, name, transform=whole.get_yaxis_transform(), ha="right", va="bottom", fontsize=8)
         low, high = min(low, error - 0.05 * (high - low)), max(high, error + 0.08 * (high - low))
-    whole.set(xlabel="iterations", ylabel="test MSE of all draws so far", ylim=(low, high))
+    whole.set_ylim(low, high)
     whole.set_title("Predictions from whole rows", fontsize=10)
-    draw_curves(own_features, record, OWN_MSE.name)
+    draw_curves(own_features, record, OWN_MSE.name, "test MSE")
     low, high = own_features.get_ylim()
-    own_features.set(
-        xlabel="iterations", ylabel="test MSE of all draws so far", ylim=(low, high + 0.45 * (high - low))
-    )  # room for the legend
+    own_features.set_ylim(low, high + 0.45 * (high - low))  # room for the legend
     own_features.set_title("Each agent predicts from its own features", fontsize=10)
-    for ax in (whole, own_features):
-        ax.legend(frameon=False, fontsize=8)
-    save(drawing, path)
+    return drawing
 
 
 EXPERIMENT = Experiment(
-    name="boston",
-    title="Linear regression, four agents with a block of features each",
-    reference="section 4.2, Linear Regression",
+    "boston",
+    "Linear regression, four agents with a block of features each",
+    "section 4.2, Linear Regression",
+    conduct,
+    figure,
     seeds={"small": 3, "paper": 9},
     data=("boston",),
-    conduct=conduct,
-    figure=figure,
+    columns={MSE.name: 4, OWN_MSE.name: 4, "var/ref": 3},
+    claims=CLAIMS,
 )

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ..report import MISSING, Markup, facts, folded, join, paragraph, table, tag, whole_page
-from .record import PAPER, Judged, Record, Row
+from .record import PAPER, Judged, MethodRow, Record
 from .reproduction import FIGURE, RECORD, REPORT
 
 CLAIM_HEADER = ("claim", "by", "what we measured", "verdict")
@@ -46,7 +46,7 @@ def method_cells(record: Record) -> list[list[str]]:
     ]
 
 
-def score_cell(row: Row, name: str, decimals: int) -> str:
+def score_cell(row: MethodRow, name: str, decimals: int) -> str:
     """Return a score's mean over seeds, with their sd, as text."""
     if name not in row.scores:
         return MISSING

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from .._types import Key, Scalar, Vector
 from ..samplers import gradient_and_curvature
-from .theory_target import local_derivatives, log_density, starts
+from .theory_target import Setting, for_each_step_size, group_means, local_derivatives, log_density, starts
 
 STEP_OF_RATIO = {"published": "euler", "corrected": "euler", "trapezoid": "leapfrog"}
 
@@ -107,16 +107,14 @@ def one_step_distance(position: Vector, momenta: jax.Array, step_size: Scalar, s
 
 
 @partial(jax.jit, static_argnames=("groups", "draws"))
-def ratio_errors(
-    key: Key, step_sizes: jax.Array, pool: jax.Array, shards: jax.Array, groups: int, draws: int
-) -> dict[str, jax.Array]:
+def ratio_errors(key: Key, step_sizes: jax.Array, setting: Setting, groups: int, draws: int) -> dict[str, jax.Array]:
     """Measure errors of acceptance ratios at draws from π, as means over each group, (ε, group).
 
     For one agent with all data, squared errors of log ρ ("... nothing": log ρ = 0); "one step, ..." is for ω̃ and ω̂.
     """
+    pool, shards, _ = setting
 
-    def at(inputs: tuple[Key, Scalar]) -> dict[str, jax.Array]:
-        key, step_size = inputs
+    def measure(key: Key, step_size: Scalar) -> dict[str, jax.Array]:
         position_key, momentum_key = jax.random.split(key)
         positions = starts(position_key, pool, groups * draws)
         momenta = jax.random.normal(momentum_key, (groups * draws, *shards.shape[::2]))
@@ -130,6 +128,7 @@ def ratio_errors(
         }
         values = {name: error**2 for name, error in errors.items()}
         values |= jax.vmap(one_step_distance, (0, 0, None, None))(positions, momenta, step_size, shards)
-        return {name: value.reshape(groups, draws).mean(axis=1) for name, value in values.items()}
+        return group_means(values, groups)
 
-    return jax.lax.map(at, (jax.random.split(key, len(step_sizes)), step_sizes))
+    measured: dict[str, jax.Array] = for_each_step_size(measure, key, step_sizes)
+    return measured

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from .._refused import Refused
 from ..results import Run
 
 STEPS = "num_integration_steps"
@@ -55,8 +54,10 @@ def _settings(text: str) -> dict[str, Any]:
     try:
         written = ast.parse(text, mode="eval").body
     except SyntaxError:
-        fix = "Say what is to be planned, without --run: --sampler, --set and --dimension."
-        raise Refused("--run", f"the run has a setting that is not recorded, {text}", fix) from None
+        raise ValueError(
+            f"the run has a setting that is not recorded, {text}. Say what is to be planned, without --run: --sampler, "
+            f"--set and --dimension."
+        ) from None
     found = {}
     for keyword in written.keywords if isinstance(written, ast.Call) else []:
         try:

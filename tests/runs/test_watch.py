@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience.experiments.targets import REGRESSION, linear_regression
 from consilience.runs.simulate import Simulation
+
+from ..targets import REGRESSION, linear_regression
 
 TARGET = linear_regression(4)
 GOOD = {

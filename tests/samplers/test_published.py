@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience.experiments.targets import linear_regression, log_gamma
 from consilience.samplers.rounds import check_rounds, rounds_at
 from consilience.samplers.settings import check_flag
 
 from ..halves import checkerboard
 from ..statistical import assert_caught, moment_test
+from ..targets import linear_regression, log_gamma
 from .harness import draws, draws_after, noise_of, simulation
 from .reference import Regression
 from .reference import published as reference

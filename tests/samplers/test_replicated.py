@@ -11,12 +11,12 @@ from arviz_stats.base import array_stats
 
 import consilience as cs
 from consilience.engine import Chunk
-from consilience.experiments.targets import linear_regression, log_gamma
 from consilience.neighbors import LaneNeighbors, Traffic
 from consilience.runs.drawing import check_in_step
 from consilience.samplers.adaptation import Schedule, WindowAdaptation
 
 from ..halves import checkerboard
+from ..targets import linear_regression, log_gamma
 from .harness import draws, simulation
 
 ALONE = cs.Network.complete(1)

@@ -14,13 +14,14 @@ import pytest
 import xarray
 
 import consilience as cs
-from consilience.experiments.targets import linear_regression
 from consilience.runs.simulate import Simulation
 from consilience.samplers import DULA
 from consilience.store import blocks, describe_sampler
 from consilience.store import folder as store_module
 from consilience.store.draws import DiskDraws, rows_at_once
 from tests.killing import assert_same
+
+from ..targets import linear_regression
 
 TARGET = linear_regression(4)
 RING = cs.Network.ring(4)

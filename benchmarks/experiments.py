@@ -8,7 +8,7 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
-from consilience.experiments.catalogue import EXPERIMENTS
+from consilience.experiments import EXPERIMENTS
 from consilience.experiments.record import PAPER, Judged, Record
 from consilience.experiments.summary import (
     CLAIM_HEADER,

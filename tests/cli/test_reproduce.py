@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 
 from consilience.cli import reproduce as command
 from consilience.cli.app import app
-from consilience.experiments import bnn, boston, data, gmm, images, mnist_partial, mnist_ring, reproduction
-from consilience.experiments.catalogue import EXPERIMENTS
+from consilience.experiments import EXPERIMENTS, bnn, boston, data, gmm, images, mnist_partial, mnist_ring, reproduction
 from consilience.experiments.record import Options, Record
 from consilience.experiments.summary import method_cells
 from consilience.samplers import DULA

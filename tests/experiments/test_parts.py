@@ -90,9 +90,9 @@ class TestImages:
         assert small.step(1e-3) == pytest.approx(1e-3 / np.sqrt(share))
         assert small.squared_step(1e-3) == pytest.approx(1e-3 / share)
         assert small.precision(100.0) == pytest.approx(100 * share)
-        strange, _ = images.strangers(small, is_small=True)
-        np.testing.assert_allclose(np.sort(strange[3]), np.sort(small.test["x"][3]))
-        assert np.abs(strange[3] - small.test["x"][3]).max() > 0.5
+        ood, _ = images.ood_images(small, is_small=True)
+        np.testing.assert_allclose(np.sort(ood[3]), np.sort(small.test["x"][3]))
+        assert np.abs(ood[3] - small.test["x"][3]).max() > 0.5
 
     def test_thumbnails_are_means_of_four_pixels(self):
         picture = np.arange(784, dtype=np.float32).reshape(1, 784)
@@ -113,8 +113,8 @@ class TestImages:
         monkeypatch.setenv("CONSILIENCE_DATA", str(FOLDER))
         found = images.images(is_small=True)
         assert found.train["x"].shape == (images.SMALL_ROWS, 196)
-        strange, source = images.strangers(found, is_small=True)
-        assert strange.shape == found.test["x"].shape
+        ood, source = images.ood_images(found, is_small=True)
+        assert ood.shape == found.test["x"].shape
         assert "MNIST" in found.source
         assert "Fashion-MNIST" in source
         assert set(found.train["y"]) == set(range(10))
@@ -127,7 +127,7 @@ class TestImages:
         assert found.step(1e-3) == 1e-3
         (pixels,) = images.normalised(found.train["x"], found.train["x"])
         assert images.square_sum(pixels) == pytest.approx(bnn.MNIST_NUMBERS, rel=1e-4)
-        assert bnn.wider({"x": pixels}) == 1
+        assert bnn.width_ratio({"x": pixels}) == 1
 
 
 class TestNetworkOfNeurons:
@@ -151,7 +151,7 @@ class TestNetworkOfNeurons:
         assert 0.01 < derivative_milliseconds(posterior, pair, init, derivative, chains=2) < 1000
 
     def test_a_floor_is_said_as_a_share(self):
-        said = Floor("An iteration", "Gradient.", 0.8, 1.0).said()
+        said = Floor("An iteration", "Gradient.", 0.8, 1.0).describe()
         assert said == (
             "An iteration takes 1 ms, compilation included. The bare derivatives of all agents (Gradient) take 0.8 ms "
             "on the same device: 0.80 of that time."

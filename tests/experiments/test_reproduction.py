@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from consilience.experiments import bnn, boston, mnist_partial, mnist_ring, theorems
-from consilience.experiments.catalogue import EXPERIMENTS
+from consilience.experiments import EXPERIMENTS, bnn, boston, mnist_partial, mnist_ring, theorems
 from consilience.experiments.claims import Exact, judge
 from consilience.experiments.methods import _acceptance, curve_of, settings
 from consilience.experiments.record import PAPER, Curve, Judged, MethodRow, Options, Record

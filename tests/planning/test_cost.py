@@ -127,21 +127,21 @@ def test_an_iteration_takes_as_long_as_agents_that_send_and_wait(network, seed):
     model, gradients = CostModel(network, links, SLOW), 0.003
     crew = Crew(network, links)
     ends = crew.run(gradients, 4)
-    cost = model.iteration(Demand(ITERATION, 1.0, 4, 0), gradients)
+    cost = model.iteration_cost(Demand(ITERATION, 1.0, 4, 0), gradients)
     assert cost.seconds == pytest.approx((ends[3] - ends[1]) / 2, rel=1e-9)
     assert cost.parts[COMPUTE] <= gradients * (1 + 1e-9)
-    np.testing.assert_allclose(4 * model.sent(*ITERATION), crew.sent)
+    np.testing.assert_allclose(4 * model.bytes_sent(*ITERATION), crew.sent)
     once = Crew(network, links).run(0.0, 1)
-    assert model.alone(*ITERATION).seconds == pytest.approx(once[0], rel=1e-9)
+    assert model.collective_cost(*ITERATION).seconds == pytest.approx(once[0], rel=1e-9)
 
 
 def test_many_rounds_are_as_many_times_one_round():
     network = cs.Network.path(6)
     links = LinkSpeeds.alike(network, 0.01, 1e7)
     model = CostModel(network, links)
-    one, many = (model.alone(Collective("gossip", rounds, 1000)).seconds for rounds in (100, 1000))
+    one, many = (model.collective_cost(Collective("gossip", rounds, 1000)).seconds for rounds in (100, 1000))
     assert many / one == pytest.approx(10, rel=1e-2)
-    few, more = (model.alone(Collective("tree pass", 2 * sums, 1000)).seconds for sums in (1.0, 1.5))
+    few, more = (model.collective_cost(Collective("tree pass", 2 * sums, 1000)).seconds for sums in (1.0, 1.5))
     assert more / few == pytest.approx(1.5, rel=1e-2)
 
 
@@ -150,15 +150,15 @@ def test_time_is_what_the_slowest_way_takes():
     latency = np.array([0.01, 0.02, 0.03, 0.5])
     free = Constants(*[0.0] * len(MEASURED))
     model = CostModel(network, LinkSpeeds(latency, np.full(4, np.inf)), free)
-    assert model.alone(Collective("tree pass", 2, 100)).parts[LATENCY] == pytest.approx(2 * 0.5)
-    assert model.alone(Collective("gossip", 3, 100)).seconds == pytest.approx(3 * 0.5)
+    assert model.collective_cost(Collective("tree pass", 2, 100)).parts[LATENCY] == pytest.approx(2 * 0.5)
+    assert model.collective_cost(Collective("gossip", 3, 100)).seconds == pytest.approx(3 * 0.5)
 
 
 def test_a_window_that_was_idle_holds_up_long_messages_and_no_others():
     network = cs.Network.ring(5)
     model = CostModel(network, LinkSpeeds.alike(network, 0.02, 50e6))
     times = {
-        (size, quiet): model.iteration(Demand((Collective("tree pass", 2, size),), 0.0, 4, 0), 0.0, quiet).seconds
+        (size, quiet): model.iteration_cost(Demand((Collective("tree pass", 2, size),), 0.0, 4, 0), 0.0, quiet).seconds
         for size in (2_600, 100_000)
         for quiet in (0.0, 0.3, 0.6)
     }
@@ -169,4 +169,4 @@ def test_a_window_that_was_idle_holds_up_long_messages_and_no_others():
 def test_one_agent_sends_nothing():
     network = cs.Network.complete(1)
     model = CostModel(network, LinkSpeeds.alike(network, 0.02, 1e6))
-    assert model.iteration(Demand(ITERATION, 2.0, 4, 0), 0.5).seconds == pytest.approx(1.0)
+    assert model.iteration_cost(Demand(ITERATION, 2.0, 4, 0), 0.5).seconds == pytest.approx(1.0)

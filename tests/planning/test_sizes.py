@@ -49,7 +49,7 @@ def test_a_draw_costs_what_it_does_agent_by_agent(family, sampler):
     network = network_from_spec(size.spec)
     demand = demand_of(sampler, network, 1000)
     model = CostModel(network, LinkSpeeds.alike(network, latency, bandwidth), constants)
-    iteration, agreement = model.iteration(demand, gradient), model.alone(*BETWEEN_CHUNKS)
+    iteration, agreement = model.iteration_cost(demand, gradient), model.collective_cost(*BETWEEN_CHUNKS)
     exact, _ = per_draw(iteration, agreement, partial(constants.chunk, demand), demand.draws_of_a_chunk)
     closed = predict_size(size, demand, latency, bandwidth, gradient, constants)
     assert closed.seconds == pytest.approx(exact.seconds, rel=0.1)

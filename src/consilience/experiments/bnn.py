@@ -25,7 +25,7 @@ from ..samplers import DMALA, DULA, HMC, CentralizedHMC, Published
 from .claims import Claim, Score, at_least, both
 from .curves import colour, draw_curves, label_of
 from .floor import Floor, derivative_milliseconds, gradient_and_product
-from .images import images, normalised, strangers
+from .images import images, normalised, ood_images
 from .methods import Method, Runs, SplitData, Values, run_methods
 from .record import OURS, PAPER, PAPER_SCALE, SMALL, MethodRow, Options, Record
 from .reproduction import Experiment, Findings
@@ -106,8 +106,8 @@ def near_maximum(posterior: Posterior, data: Batch, like: Params, steps: int = A
 
 def conduct(options: Options, seeds: int) -> Findings:
     found = images(options.is_small)
-    strange, strange_source = strangers(found, options.is_small)
-    pixels = normalised(found.train["x"], found.train["x"], found.test["x"], strange)
+    ood, ood_source = ood_images(found, options.is_small)
+    pixels = normalised(found.train["x"], found.train["x"], found.test["x"], ood)
     train, test = {**found.train, "x": pixels[0]}, {**found.test, "x": pixels[1]}
     shards = shard(train, AGENTS, by="label")
     pair = SplitData("posterior", shards, Network.complete(AGENTS))
@@ -121,18 +121,18 @@ def conduct(options: Options, seeds: int) -> Findings:
         return {name: values for name, values in scores.items() if not np.isnan(values).any()}, cumulative
 
     maximum = near_maximum(posterior, pooled.shards[0], start)
-    methods = _methods(wider(train), pair, pooled, maximum, options)
+    methods = _methods(width_ratio(train), pair, pooled, maximum, options)
     rows, runs = run_methods(posterior, methods, options, seeds, start, measure, **running.averaged)
     floors = () if options.is_small else _floors(posterior, pair, start, rows, seeds)
     return Findings(
-        f"{found.source}; out of distribution: {strange_source}",
+        f"{found.source}; out of distribution: {ood_source}",
         rows,
         runs,
         notes=[
             "Unseen accuracy: on the five digits that an agent has no example of, of the agent that does worse. OOD "
             "AUROC: how well the predictive's entropy tells them from test images; 0.5 is chance. Pixels have "
             "mean 0 and sd 1.",
-            *(floor.said() for floor in floors),
+            *(floor.describe() for floor in floors),
         ],
         drawn={
             "reliability": {name: run.evaluation.reliability.to_dict() for name, run in runs.items()},
@@ -157,7 +157,7 @@ def _floors(
     )
 
 
-def wider(train: Batch) -> float:
+def width_ratio(train: Batch) -> float:
     """Return by how much the posterior of these normalised images is wider than MNIST's, computed as in `images`."""
     return float(MNIST_NUMBERS / train["x"].size) ** 0.5
 

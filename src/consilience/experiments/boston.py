@@ -31,7 +31,7 @@ from .curves import draw_curves
 from .methods import Method, Runs, SplitData, Values, run_methods
 from .record import OURS, PAPER, Options, Record
 from .reproduction import Experiment, Findings
-from .running import in_the_end, own, own_scores, variance_ratios
+from .running import final_scores, own_name, own_scores, variance_ratios
 
 AGENTS = 4
 PRIOR_PRECISION, LIKELIHOOD_PRECISION = 1.0, 10.0
@@ -115,7 +115,7 @@ def conduct(options: Options, seeds: int) -> Findings:
 
     def watch(mean: jax.Array) -> dict[str, jax.Array]:
         errors = jnp.mean((mean - y) ** 2, axis=1)
-        return {RUNNING: errors[0], **{own(RUNNING, agent): errors[1 + agent] for agent in range(AGENTS)}}
+        return {RUNNING: errors[0], **{own_name(RUNNING, agent): errors[1 + agent] for agent in range(AGENTS)}}
 
     iterations = options.at_scale(20_000, 100_000)
     rounds = {0: 1, 1000: 5, 2000: 10}
@@ -134,7 +134,7 @@ def conduct(options: Options, seeds: int) -> Findings:
         run = runs[method.name]
         run.evaluate(test)
         cumulative = {MSE.name: run.stats[RUNNING], OWN_MSE.name: own_scores(run, RUNNING)}
-        scores = {name: in_the_end(values) for name, values in cumulative.items()}
+        scores = {name: final_scores(values) for name, values in cumulative.items()}
         return {**scores, "var/ref": variance_ratios(run, known[method.target.name][1])}, cumulative
 
     init = {"w": np.zeros(features, np.float32), "b": np.float32(0)}

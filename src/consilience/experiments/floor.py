@@ -15,7 +15,7 @@ from ..samplers import gradient_and_curvature
 from .methods import SplitData
 
 REPEATS = 200
-TRIFLE = 1e-9  # share of the gradient by which the point moves, so that each evaluation waits for the one before
+NUDGE = 1e-9  # share of the gradient by which the point moves, so that each evaluation waits for the one before
 
 Derivative = Callable[[LogDensity], Callable[[Vector], tuple[Any, Vector]]]  # such as jax.value_and_grad
 
@@ -33,7 +33,7 @@ class Floor(NamedTuple):
     bare: float
     measured: float
 
-    def said(self) -> str:
+    def describe(self) -> str:
         """Say both times, and their ratio: it is above 1 where the sampler's code compiles better."""
         return (
             f"{self.what} takes {self.measured:.3g} ms, compilation included. The bare derivatives of all agents "
@@ -56,7 +56,7 @@ def derivative_milliseconds(
 
     def of_agent(shard: Shard, position: Vector) -> Vector:
         value, gradient = derivative(LocalLogDensity(posterior, layout, shard, size))(position)
-        return position + TRIFLE * (gradient + value)
+        return position + NUDGE * (gradient + value)
 
     of_all = jax.vmap(jax.vmap(of_agent), in_axes=(None, 0))
 

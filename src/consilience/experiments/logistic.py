@@ -12,7 +12,7 @@ from ..model import Posterior
 from .images import Images
 from .methods import Method, Runs, Values, run_methods
 from .record import MethodRow, Options
-from .running import CURVES, RunningClasses, in_the_end, late_variances, own_scores, variance_ratios
+from .running import CURVES, RunningClasses, final_scores, late_variances, own_scores, variance_ratios
 
 CLASSES = 10
 PRIOR_PRECISION = 100.0
@@ -57,7 +57,7 @@ def run_logistic(
         scores["var/ref"] = variance_ratios(run, exact)
         if views:
             own = {f"own {name}": own_scores(run, stat) for name, stat in CURVES.items()}
-            scores |= {name: in_the_end(values) for name, values in own.items()}
+            scores |= {name: final_scores(values) for name, values in own.items()}
             cumulative |= own
         return scores, cumulative
 

@@ -47,17 +47,17 @@ class RunningClasses:
     Args:
       posterior: that of a classifier.
       test: rows with labels.
-      strange: inputs from another distribution, predicted as well.
+      ood: inputs from another distribution, predicted as well.
       views: what each agent sees of the test rows, where that is not all.
     """
 
     def __init__(
-        self, posterior: Posterior, test: Batch, strange: Batch | None = None, views: Sequence[Batch] = ()
+        self, posterior: Posterior, test: Batch, ood: Batch | None = None, views: Sequence[Batch] = ()
     ) -> None:
         assert isinstance(posterior.task, Classification)
         self.task = task = posterior.task
         self.labels = np.asarray(task.outcomes(test))
-        self.inputs = jax.device_put(with_strange(task.inputs(test), strange))
+        self.inputs = jax.device_put(with_strange(task.inputs(test), ood))
         self.views = [jax.device_put(task.inputs(view)) for view in views]
 
     @property
@@ -75,7 +75,7 @@ class RunningClasses:
         """Return accuracy and NLL of the predictive so far."""
         scores = self._scores(mean["test"][: len(self.labels)])
         for agent, view in enumerate(mean["views"]):
-            scores |= {own(name, agent): value for name, value in self._scores(view).items()}
+            scores |= {own_name(name, agent): value for name, value in self._scores(view).items()}
         return scores
 
     def _scores(self, known: jax.Array) -> dict[str, jax.Array]:
@@ -111,7 +111,7 @@ class RunningClasses:
         return found
 
 
-def own(name: str, agent: int) -> str:
+def own_name(name: str, agent: int) -> str:
     """Return the name under which a score of predictions from what an agent sees of the test rows is recorded."""
     return f"{name}_{agent}"
 
@@ -119,10 +119,10 @@ def own(name: str, agent: int) -> str:
 def own_scores(run: Run, name: str) -> np.ndarray:
     """Return cumulative scores of predictions from what each agent sees: (agent, chain, draw). One alone sees all."""
     agents = range(run.network.size)
-    return np.stack([run.stats[own(name, agent) if len(agents) > 1 else name][agent] for agent in agents])
+    return np.stack([run.stats[own_name(name, agent) if len(agents) > 1 else name][agent] for agent in agents])
 
 
-def in_the_end(scores: np.ndarray) -> np.ndarray:
+def final_scores(scores: np.ndarray) -> np.ndarray:
     """Return the last of cumulative scores (agent, chain, draw), that of all draws, averaged over agents: (chain,)."""
     return scores[:, :, -1].mean(axis=0, dtype=float)
 

@@ -194,26 +194,19 @@ def theory(sizes: TheorySizes | None = None, seed: int = 0) -> TheoryOutcome:
         keys = jax.random.split(jax.random.key(seed), 4)
         shards = jnp.asarray(examples())
         setting = Setting(posterior_draws(keys[0], shards, sizes.pool), shards, jnp.asarray(network.weights))
-        errors, spread, (last, mean) = jax.device_get(
-            (
-                ratio_errors(keys[1], jnp.asarray(ratio_steps), setting, sizes.groups, sizes.ratio_draws),
-                consensus(
-                    keys[2],
-                    jnp.asarray(consensus_steps),
-                    setting,
-                    sizes.groups,
-                    sizes.consensus_runs,
-                    sizes.consensus_horizon,
-                ),
-                coupled(keys[3], jnp.asarray(coupled_steps), setting, sizes.groups, sizes.coupled_runs, sizes.horizon),
-            )
+        groups = sizes.groups
+        found = (
+            ratio_errors(keys[1], ratio_steps, setting, groups, sizes.ratio_draws),
+            consensus(keys[2], consensus_steps, setting, groups, sizes.consensus_runs, sizes.consensus_horizon),
+            coupled(keys[3], coupled_steps, setting, groups, sizes.coupled_runs, sizes.horizon),
         )
+        errors, spread, (last, mean) = jax.device_get(found)
 
     late = np.arange(int(GROWTH_FROM * sizes.consensus_horizon), sizes.consensus_horizon)
     measured: dict[str, tuple[np.ndarray, np.ndarray]]
-    measured = {name: (ratio_steps, groups) for name, groups in errors.items()}
-    measured |= {name: (consensus_steps, groups[:, -1]) for name, groups in spread.items()}
-    measured |= {name: (coupled_steps, groups) for name, groups in last.items()}
+    measured = {name: (ratio_steps, means) for name, means in errors.items()}
+    measured |= {name: (consensus_steps, means[:, -1]) for name, means in spread.items()}
+    measured |= {name: (coupled_steps, means) for name, means in last.items()}
     measured["first gradient"] = consensus_steps, spread["gradient"][:, 0]
     measured["growth"] = late + 1.0, spread["position"][-1, late]
     measured["decisions differ"] = coupled_steps, mean["decisions differ"]

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from .._types import Key, Scalar, Vector
-from .theory_ratios import together_ratios
+from .theory_ratios import stacked_ratios
 from .theory_target import AGENTS, DIMENSION, Setting, for_each_step_size, group_means, local_derivatives, starts
 
 RISK = 20.0  # -log ρ/ε² is rarely more than this
@@ -52,8 +52,8 @@ def step_agents(
     return Agents(position, gradient, curvature, local_gradient, local_curvature), accepted
 
 
-class Together(NamedTuple):
-    """A chain whose agents are all at one point after every step: ω̃ or ω̂."""
+class StackedStep(NamedTuple):
+    """The last step of a chain whose agents are all at one point after it: ω̃ or ω̂."""
 
     position: Vector
     gradient: Vector  # g that led there
@@ -61,21 +61,20 @@ class Together(NamedTuple):
     accepted: jax.Array  # by which agents
 
 
-def step_together(
+def step_stacked(
     position: Vector,
     momenta: jax.Array,
     log_uniforms: jax.Array,
     step_size: Scalar,
     shards: jax.Array,
     ratio: str | None,
-) -> Together:
+) -> StackedStep:
     """Move ω to the mean over i of ω + ε(p_i + εg) where agent i accepts, and of ω where not. No ratio: all accept."""
-    which = () if ratio is None else (ratio,)
-    gradient, curvature, log_ratios = together_ratios(position, momenta, step_size, shards, which)
+    gradient, curvature, log_ratios = stacked_ratios(position, momenta, step_size, shards)
     accepted = jnp.ones(len(shards), bool) if ratio is None else log_ratios[ratio] >= log_uniforms
     proposals = position + step_size * (momenta + step_size * gradient)
     moved = jnp.where(accepted[:, None], proposals, position).mean(axis=0)
-    return Together(moved, gradient, curvature, accepted)
+    return StackedStep(moved, gradient, curvature, accepted)
 
 
 def disagreement(values: jax.Array) -> Scalar:
@@ -126,11 +125,7 @@ def consensus(
 
         def iterate(state: Agents, key: Key) -> tuple[Agents, dict[str, jax.Array]]:
             state, _ = step(state, *noise(key, groups * runs))
-            found = {
-                "position": state.position,
-                "gradient": state.gradient,
-                "curvature": state.curvature[..., None],
-            }
+            found = {"position": state.position, "gradient": state.gradient, "curvature": state.curvature[..., None]}
             return state, group_means({name: jax.vmap(disagreement)(value) for name, value in found.items()}, groups)
 
         start = jax.vmap(start_agents, (0, None))(starts(start_key, pool, groups * runs), shards)
@@ -167,9 +162,9 @@ def step_coupled(
     shared = (momenta, log_uniforms, step_size, shards)
     agents, accepted = step_agents(state.agents, *shared, weights)
     free_agents, _ = step_agents(state.free_agents, *shared, weights, metropolis=False)
-    stacked = step_together(state.stacked, *shared, "published")
-    centralized = step_together(state.centralized, *shared, "exact")
-    free_stacked = step_together(state.free_stacked, *shared, None)
+    stacked = step_stacked(state.stacked, *shared, "published")
+    centralized = step_stacked(state.centralized, *shared, "exact")
+    free_stacked = step_stacked(state.free_stacked, *shared, None)
     average, free_average = agents.position.mean(axis=0), free_agents.position.mean(axis=0)
 
     def squared(one: jax.Array, other: jax.Array) -> Scalar:

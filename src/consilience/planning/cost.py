@@ -26,7 +26,7 @@ import numpy as np
 
 from ..neighbors import HEADER, Kind
 from ..network import Network
-from .demand import Collective, Demand, in_turns
+from .demand import Collective, Demand, tree_directions
 from .links import LinkSpeeds
 from .windows import PACKET, PACKET_HEADERS, Windows
 
@@ -113,7 +113,7 @@ class CostModel:
         self._down = [_round(np.array(pairs)[:, ::-1], speeds, network.size) for pairs in reversed(up)]
         self._gossip = _round(both, speeds, network.size)
 
-    def iteration(self, demand: Demand, gradient_seconds: float, quiet_seconds: float = 0.0) -> Cost:
+    def iteration_cost(self, demand: Demand, gradient_seconds: float, quiet_seconds: float = 0.0) -> Cost:
         """Return the cost of one of many iterations: agents do not wait for each other in between.
 
         Args:
@@ -125,15 +125,15 @@ class CostModel:
             clocks = clocks.copy()
             clocks[:, COMPUTE] += demand.evaluations * gradient_seconds
             clocks = self._after(clocks, windows, demand.collectives)
-            windows.pass_by(quiet_seconds)
+            windows.idle(quiet_seconds)
             ends.append(_latest(clocks))
         return Cost((ends[-1] - ends[CYCLES // 2 - 1]) / (CYCLES - CYCLES // 2))
 
-    def alone(self, *collectives: Collective) -> Cost:
+    def collective_cost(self, *collectives: Collective) -> Cost:
         """Return the cost of collectives until the last agent has done with them, where all begin at once."""
         return Cost(_latest(self._after(*self._start(), collectives)))
 
-    def sent(self, *collectives: Collective) -> np.ndarray:
+    def bytes_sent(self, *collectives: Collective) -> np.ndarray:
         """Return the bytes that every agent sends for collectives, headers of messages included."""
         size = self.network.size
         up, down, gossip = (
@@ -141,7 +141,7 @@ class CostModel:
             for rounds in (self._up, self._down, [self._gossip])
         )
         found = np.zeros(size)
-        for (kind, times, message_bytes), ups, downs in in_turns(collectives):
+        for (kind, times, message_bytes), ups, downs in tree_directions(collectives):
             count = ups * up + downs * down if kind == "tree pass" else times * self._rounds(kind) * gossip
             found += count * (message_bytes + HEADER.size)
         return found
@@ -150,7 +150,7 @@ class CostModel:
         return np.zeros((self.network.size, len(PARTS))), Windows(self._directions)
 
     def _after(self, clocks: np.ndarray, windows: Windows, collectives: Sequence[Collective]) -> np.ndarray:
-        for (kind, times, size), ups, downs in in_turns(collectives):
+        for (kind, times, size), ups, downs in tree_directions(collectives):
             if self.network.size == 1:
                 break
             if kind != "tree pass":
@@ -178,7 +178,7 @@ class CostModel:
         if times < done:  # a part of the last one
             return course[-2] + (times - (done - 1)) * (course[-1] - course[-2])
         following = (times - done) * (_latest(course[-1]) - _latest(course[-3])) / 2
-        windows.go_on(float(following.sum()))
+        windows.advance(float(following.sum()))
         return course[-1] + following
 
     def _through(self, clocks: np.ndarray, windows: Windows, rounds: list[_Round], size: int) -> np.ndarray:

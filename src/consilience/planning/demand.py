@@ -42,7 +42,7 @@ class Collective(NamedTuple):
     message_bytes: int
 
 
-def in_turns(collectives: Iterable[Collective]) -> Iterator[tuple[Collective, float, float]]:
+def tree_directions(collectives: Iterable[Collective]) -> Iterator[tuple[Collective, float, float]]:
     """Yield each collective, and how often it goes up and down the tree: single passes take turns, pairs do both."""
     is_up = True
     for each in collectives:

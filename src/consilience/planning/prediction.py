@@ -93,15 +93,15 @@ def predict(
         raise Refused(network.name, reason, "Ask for a smaller one; --figure goes on to a million agents.")
     demand = demand_of(sampler, network, dimension, chains, evaluations)
     model = CostModel(network, links, constants)
-    agreement = model.alone(*BETWEEN_CHUNKS)
+    agreement = model.collective_cost(*BETWEEN_CHUNKS)
 
     def own(draws: int) -> float:
         return constants.chunk(demand, draws) if chunk_seconds is None else chunk_seconds
 
-    iteration, most = model.iteration(demand, gradient_seconds), demand.draws_of_a_chunk
+    iteration, most = model.iteration_cost(demand, gradient_seconds), demand.draws_of_a_chunk
     cost, at_once = per_draw(iteration, agreement, own, most)
     if at_once == 1:  # then nothing long is sent between two draws, for so long
-        iteration = model.iteration(demand, gradient_seconds, quiet_seconds=agreement.seconds + own(1))
+        iteration = model.iteration_cost(demand, gradient_seconds, quiet_seconds=agreement.seconds + own(1))
         cost, at_once = per_draw(iteration, agreement, own, most)
     rounds, messages, _ = (
         of_draw + of_chunk / at_once
@@ -109,7 +109,7 @@ def predict(
             demand.traffic(network), replace(demand, collectives=BETWEEN_CHUNKS).traffic(network), strict=True
         )
     )
-    by_agent = model.sent(*demand.collectives) + model.sent(*BETWEEN_CHUNKS) / at_once
+    by_agent = model.bytes_sent(*demand.collectives) + model.bytes_sent(*BETWEEN_CHUNKS) / at_once
     seconds = cost.seconds
     return Prediction(
         seconds=seconds,
@@ -157,7 +157,7 @@ def _methods(network: Network, model: CostModel, sampler: Sampler, demand: Deman
         for method, note in notes.items():
             rounds = known[method]
             asked = Collective("tree pass", 2, size) if method == "tree" else Collective("gossip", rounds, size)
-            sent, took = float(model.sent(asked).mean()) / 1e6, model.alone(asked).seconds
+            sent, took = float(model.bytes_sent(asked).mean()) / 1e6, model.collective_cost(asked).seconds
             ways.append(AgreementMethod(purpose, method, rounds, took, sent, False, note))
         best = ways[0] if exact else min(ways, key=lambda way: way.seconds)
         found.extend([replace(best, is_best=True), *(way for way in ways if way is not best)])

@@ -39,28 +39,10 @@ TRAINING_SHARE = 0.7
 WHOLE, BLOCKS = "whole rows", "feature blocks"
 RUNNING = "running_mse"
 OWN_MSE = MSE._replace(name="own MSE")
-CLAIMS = (
-    Claim(
-        "DecentralizedMALA outperforms the decentralized baseline (agents predict from whole rows).",
-        PAPER,
-        better(MSE, "published", "D-ULA"),
-    ),
-    Claim(
-        "DecentralizedMALA outperforms the decentralized baseline (each predicts from its own features).",
-        PAPER,
-        better(OWN_MSE, "published", "D-ULA"),
-    ),
-    Claim(
-        "The centralized approach, with access to all features, achieves the best performance (either way).",
-        PAPER,
-        both(*(better(score, "centralized HMC", "published", "D-ULA") for score in (MSE, OWN_MSE))),
-    ),
-    Claim(
-        "Exact sampling over the network predicts as the agents' exact posterior does.",
-        OURS,
-        similar(MSE, "nuts", "exact, feature blocks"),
-    ),
-)
+
+
+def predicted(params: Params, x: jax.Array) -> jax.Array:
+    return x @ params["w"] + params["b"]
 
 
 def table(is_small: bool) -> tuple[Batch, Batch, str]:
@@ -82,10 +64,6 @@ def table(is_small: bool) -> tuple[Batch, Batch, str]:
     features = whole["x"].shape[1]
     source += f", {cut} training and {len(order) - cut} test rows of {features} features"
     return standardised(train), standardised(test), source
-
-
-def predicted(params: Params, x: jax.Array) -> jax.Array:
-    return x @ params["w"] + params["b"]
 
 
 def exact(shards: Sequence[Batch]) -> tuple[np.ndarray, np.ndarray]:
@@ -172,6 +150,30 @@ def _warning(errors: dict[str, float]) -> list[str]:
         "would: each block explains the target as if alone, and their sum says it several times over. There a sampler "
         f"with a lower MSE is one that has not arrived at what it samples."
     ]
+
+
+CLAIMS = (
+    Claim(
+        "DecentralizedMALA outperforms the decentralized baseline (agents predict from whole rows).",
+        PAPER,
+        better(MSE, "published", "D-ULA"),
+    ),
+    Claim(
+        "DecentralizedMALA outperforms the decentralized baseline (each predicts from its own features).",
+        PAPER,
+        better(OWN_MSE, "published", "D-ULA"),
+    ),
+    Claim(
+        "The centralized approach, with access to all features, achieves the best performance (either way).",
+        PAPER,
+        both(*(better(score, "centralized HMC", "published", "D-ULA") for score in (MSE, OWN_MSE))),
+    ),
+    Claim(
+        "Exact sampling over the network predicts as the agents' exact posterior does.",
+        OURS,
+        similar(MSE, "nuts", "exact, feature blocks"),
+    ),
+)
 
 
 def figure(record: Record) -> Any:

@@ -46,29 +46,6 @@ SHOWN = 500  # draws, in the figure
 DISTANCE = Score("W₁", 0.05, False, 3)
 OUTSIDE = Score("outlying", 0.0025, False, 2, percent=True)
 MODE = Score("mass θ₂ > 0", 0.05, True, 1, percent=True)
-CLAIMS = (
-    Claim(
-        "The Metropolis adjustment keeps samples in the high probability region in a similar manner to the centralized "
-        "approach.",
-        PAPER,
-        no_worse(OUTSIDE, "published", "centralized HMC"),
-    ),
-    Claim(
-        "Without it, samples of low probability are never rejected: more of them are outlying.",
-        PAPER,
-        better(OUTSIDE, "published", "published, no MH"),
-    ),
-    Claim(
-        "With it, samples are as often in the region of low probability as they should be.",
-        OURS,
-        similar(OUTSIDE, "published", "reference"),
-    ),
-    Claim(
-        "Exact sampling over the network is at the reference, by distance and by modes.",
-        OURS,
-        both(no_worse(DISTANCE, "nuts", "reference"), similar(MODE, "nuts", "reference")),
-    ),
-)
 
 
 def log_prior(params: Params) -> jax.Array:
@@ -203,6 +180,31 @@ def conduct(options: Options, seeds: int) -> Findings:
             "log_density": (known.log_density - known.log_density.max())[::step, ::step].round(2).tolist(),
         },
     )
+
+
+CLAIMS = (
+    Claim(
+        "The Metropolis adjustment keeps samples in the high probability region in a similar manner to the centralized "
+        "approach.",
+        PAPER,
+        no_worse(OUTSIDE, "published", "centralized HMC"),
+    ),
+    Claim(
+        "Without it, samples of low probability are never rejected: more of them are outlying.",
+        PAPER,
+        better(OUTSIDE, "published", "published, no MH"),
+    ),
+    Claim(
+        "With it, samples are as often in the region of low probability as they should be.",
+        OURS,
+        similar(OUTSIDE, "published", "reference"),
+    ),
+    Claim(
+        "Exact sampling over the network is at the reference, by distance and by modes.",
+        OURS,
+        both(no_worse(DISTANCE, "nuts", "reference"), similar(MODE, "nuts", "reference")),
+    ),
+)
 
 
 def figure(record: Record) -> Any:

@@ -23,34 +23,6 @@ PIXELS_NOTE = (
     "Pixels are between 0 and 1. The paper does not say how it scales them; if they had mean 0 and sd 1, its steps of "
     "DecentralizedMALA and DecentralizedULA would be beyond the limit of stability here."
 )
-CLAIMS = (
-    Claim(
-        "DecentralizedMALA performs just as well as its centralized counterpart.",
-        PAPER,
-        both(no_worse(ACCURACY, "published", "centralized HMC"), no_worse(NLL, "published", "centralized HMC")),
-    ),
-    Claim(
-        "DecentralizedMALA outperforms DecentralizedULA.",
-        PAPER,
-        both(better(ACCURACY, "published", "D-ULA"), better(NLL, "published", "D-ULA")),
-    ),
-    Claim(
-        "CentralizedHMC outperforms DecentralizedULA.",
-        PAPER,
-        both(better(ACCURACY, "centralized HMC", "D-ULA"), better(NLL, "centralized HMC", "D-ULA")),
-    ),
-    Claim(
-        "Exact sampling on the ring predicts as exact sampling of the pooled data does.",
-        OURS,
-        both(similar(ACCURACY, "nuts", "pooled nuts", 0.002), similar(NLL, "nuts", "pooled nuts", 0.01)),
-    ),
-    Claim(
-        "So does dmala, which only gossips.",
-        OURS,
-        both(similar(ACCURACY, "dmala", "pooled nuts", 0.002), similar(NLL, "dmala", "pooled nuts", 0.01)),
-        scales=(PAPER_SCALE,),
-    ),
-)
 
 
 def conduct(options: Options, seeds: int) -> Findings:
@@ -79,6 +51,36 @@ def conduct(options: Options, seeds: int) -> Findings:
         *measured,
         notes=[logistic.SEEDS_NOTE, logistic.SPREAD_NOTE, PIXELS_NOTE],
     )
+
+
+CLAIMS = (
+    Claim(
+        "DecentralizedMALA performs just as well as its centralized counterpart.",
+        PAPER,
+        both(no_worse(ACCURACY, "published", "centralized HMC"), no_worse(NLL, "published", "centralized HMC")),
+    ),
+    Claim(
+        "DecentralizedMALA outperforms DecentralizedULA.",
+        PAPER,
+        both(better(ACCURACY, "published", "D-ULA"), better(NLL, "published", "D-ULA")),
+    ),
+    Claim(
+        "CentralizedHMC outperforms DecentralizedULA.",
+        PAPER,
+        both(better(ACCURACY, "centralized HMC", "D-ULA"), better(NLL, "centralized HMC", "D-ULA")),
+    ),
+    Claim(
+        "Exact sampling on the ring predicts as exact sampling of the pooled data does.",
+        OURS,
+        both(similar(ACCURACY, "nuts", "pooled nuts", 0.002), similar(NLL, "nuts", "pooled nuts", 0.01)),
+    ),
+    Claim(
+        "So does dmala, which only gossips.",
+        OURS,
+        both(similar(ACCURACY, "dmala", "pooled nuts", 0.002), similar(NLL, "dmala", "pooled nuts", 0.01)),
+        scales=(PAPER_SCALE,),
+    ),
+)
 
 
 EXPERIMENT = Experiment(

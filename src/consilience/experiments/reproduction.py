@@ -1,7 +1,8 @@
-"""Reproduction of the paper's experiments: the options, the run, and the record that comes out.
+"""Reproduction of the paper's experiments: the run, and the record that comes out.
 
-Each experiment has a file of its own, in the same order: what the paper did, its settings and ours, what it claims, the
-runs, and the figure. The verdict on a claim is computed from the runs. The result is a `Record`.
+Each experiment has a file of its own, in the same order: what the paper did, and its settings; the model; the data; the
+methods that `conduct` runs and measures; the claims to judge; the figure; and `EXPERIMENT`, which names them all. The
+verdict on a claim is computed from the runs. The result is a `Record`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 
 import consilience as cs
-from consilience.experiments.targets import log_gamma
+
+from .targets import log_gamma
 
 TARGET = log_gamma(4)
 NETWORK = cs.Network.ring(4)

@@ -9,8 +9,9 @@ import pytest
 from scipy.sparse import csr_array
 
 import consilience as cs
-from consilience.experiments.targets import REGRESSION, linear_regression
 from consilience.model import Shard, own_shards, stack_shards
+
+from ..targets import REGRESSION, linear_regression
 
 ROWS = 60
 DATA = {

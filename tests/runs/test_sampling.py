@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience.experiments.targets import REGRESSION, linear_regression
+
+from ..targets import REGRESSION, linear_regression
 
 RING = cs.Network.ring(4)
 TARGET = linear_regression(4)

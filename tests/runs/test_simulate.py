@@ -11,12 +11,12 @@ import pytest
 
 import consilience as cs
 from consilience.engine import compiling
-from consilience.experiments.targets import linear_regression
 from consilience.neighbors import AGENTS, Alone, LaneNeighbors, Traffic, edge_lists
 from consilience.runs import simulation as lanes
 
 from ..halves import checkerboard
 from ..samplers.harness import simulation
+from ..targets import linear_regression
 
 RING = cs.Network.ring(5)
 TARGET = linear_regression(5)

@@ -6,7 +6,8 @@ import pytest
 
 import consilience as cs
 from consilience.engine import Chains
-from consilience.experiments.targets import REGRESSION, linear_regression
+
+from ..targets import REGRESSION, linear_regression
 
 TARGET = linear_regression(4)
 GOOD = {

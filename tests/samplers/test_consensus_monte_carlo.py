@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience.experiments.targets import REGRESSION, linear_regression, log_gamma
 from consilience.neighbors import Alone, Traffic
 
 from ..statistical import assert_caught, assert_right
+from ..targets import REGRESSION, linear_regression, log_gamma
 from .harness import draws, simulation
 from .reference import consensus_monte_carlo as reference
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience.experiments.targets import linear_regression, log_gamma
 from consilience.neighbors import LaneNeighbors
 from consilience.network import averaging
 
 from ..statistical import assert_caught, assert_right
+from ..targets import linear_regression, log_gamma
 from .harness import draws, draws_after, noise_of, simulation
 from .reference import Regression, averaging_matrix
 from .reference import dmala as reference

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience.experiments.targets import linear_regression
 
 from ..halves import checkerboard
 from ..statistical import assert_caught
+from ..targets import linear_regression
 from .harness import draws, draws_after, noise_of, simulation
 from .reference import dula as reference
 

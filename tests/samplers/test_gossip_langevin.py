@@ -14,12 +14,12 @@ import pytest
 
 import consilience as cs
 from consilience._refused import Refused
-from consilience.experiments.targets import linear_regression
 from consilience.model import Layout, LocalLogDensity, stack_shards
 from consilience.neighbors import Alone, Traffic
 
 from ..halves import checkerboard
 from ..statistical import assert_caught, assert_right
+from ..targets import linear_regression
 from .harness import draws, draws_after, noise_of, simulation
 from .reference import Regression, extra_step, gossip_langevin, gossip_langevin_law
 

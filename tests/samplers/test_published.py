@@ -7,11 +7,11 @@ import pytest
 
 import consilience as cs
 from consilience._checks import check_flag
-from consilience.experiments.targets import linear_regression, log_gamma
 from consilience.samplers.rounds import check_rounds, rounds_at
 
 from ..halves import checkerboard
 from ..statistical import assert_caught, moment_test
+from ..targets import linear_regression, log_gamma
 from .harness import draws, draws_after, noise_of, simulation
 from .reference import Regression
 from .reference import published as reference

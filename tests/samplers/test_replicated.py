@@ -8,16 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from arviz_stats.base import array_stats
+from consilience.runs.drawing import check_in_step
 
 import consilience as cs
 from consilience._refused import Refused
 from consilience.engine import Chunk
-from consilience.experiments.targets import linear_regression, log_gamma
 from consilience.neighbors import LaneNeighbors, Traffic
-from consilience.runs.drawing import check_in_step
 from consilience.samplers.adaptation import Schedule, WindowAdaptation
 
 from ..halves import checkerboard
+from ..targets import linear_regression, log_gamma
 from .harness import draws, simulation
 
 ALONE = cs.Network.complete(1)

@@ -15,12 +15,13 @@ import xarray
 
 import consilience as cs
 from consilience.engine import Chains
-from consilience.experiments.targets import linear_regression
 from consilience.samplers import DULA
 from consilience.store import blocks, describe_sampler
 from consilience.store import folder as store_module
 from consilience.store.draws import DiskDraws, rows_at_once
 from tests.killing import assert_same
+
+from ..targets import linear_regression
 
 TARGET = linear_regression(4)
 RING = cs.Network.ring(4)

@@ -167,9 +167,12 @@ def test_an_agent_whose_draws_have_not_settled_warns():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"weights": "equal"}, r'weights = \'equal\' is neither "dense" nor "diagonal"'),
-        ({"step_size": -1.0}, r"consensus_monte_carlo: step_size = -1\.0 must be a positive number"),
-        ({"target_acceptance": 1.5}, r"consensus_monte_carlo: target_acceptance = 1\.5 must be between 0 and 1"),
+        ({"weights": "equal"}, r"weights = \'equal\': not one of \'dense\', \'diagonal\'"),
+        ({"step_size": -1.0}, r"consensus_monte_carlo: step_size = -1\.0: a positive number is needed"),
+        (
+            {"target_acceptance": 1.5},
+            r"target_acceptance = 1\.5: a number between 0 and 1 is needed",
+        ),
     ],
     ids=str,
 )

@@ -14,7 +14,7 @@ import pytest
 import xarray
 
 import consilience as cs
-from consilience.runs.simulate import Simulation
+from consilience.engine import Chains
 from consilience.samplers import DULA
 from consilience.store import blocks, describe_sampler
 from consilience.store import folder as store_module
@@ -56,7 +56,7 @@ def sample(**options):
 @pytest.fixture
 def kill(monkeypatch):
     """Call with a number: the run ends with an error after so many chunks, of a few iterations each."""
-    advance = Simulation.advance
+    advance = Chains.advance
 
     def arm(chunks):
         left = iter(range(chunks))
@@ -65,8 +65,8 @@ def kill(monkeypatch):
             next(left)  # StopIteration, at some moment, is as bad as any error
             return advance(self, draws, thin, seen)
 
-        monkeypatch.setattr(Simulation, "iterations_at_once", lambda self: 7)
-        monkeypatch.setattr(Simulation, "advance", dying)
+        monkeypatch.setattr(Chains, "iterations_at_once", lambda self: 7)
+        monkeypatch.setattr(Chains, "advance", dying)
 
     yield arm
     monkeypatch.undo()
@@ -104,7 +104,7 @@ class TestResume:
     @pytest.mark.parametrize("sampler", [cs.published(0.05), cs.consensus_monte_carlo()], ids=["published", "one-shot"])
     def test_a_finished_run_is_given_back(self, sampler, tmp_path, monkeypatch):
         first = sample(sampler=sampler, out=tmp_path / "run")
-        monkeypatch.setattr(Simulation, "advance", None)  # never reached
+        monkeypatch.setattr(Chains, "advance", None)  # never reached
         assert_same(sample(sampler=sampler, out=tmp_path / "run", resume=True), first)
 
     def test_a_model_that_calls_python_can_be_gone_on_with(self, tmp_path):
@@ -338,7 +338,7 @@ class TestStore:
             append(self, chunk, first)
 
         with monkeypatch.context() as patch:
-            patch.setattr(Simulation, "iterations_at_once", lambda self: 7)
+            patch.setattr(Chains, "iterations_at_once", lambda self: 7)
             patch.setattr(store_module, "SAMPLING_SHARE", 0)  # every chunk is saved
             patch.setattr(store_module.Store, "append", full_at_the_third)
             with pytest.raises(OSError, match="No space left"):

@@ -21,7 +21,7 @@ import numpy as np
 from .._refused import Refused
 from ..engine import Inputs, Model, draws_at_once, move_all, noise_at_once, noise_of, start_all, trace
 from ..model import Layout, Posterior, View, stack_shards
-from ..neighbors import Exchange, Kind, price
+from ..neighbors import Kind, price
 from ..network import Network
 from ..runs import chain_keys, lane_inputs, lane_link
 from ..samplers import NUTS, Sampler
@@ -124,12 +124,11 @@ def demand_of(
             _counted(replace(sampler, step_size=TINY, max_num_doublings=k), network) for k in (1, 2)
         )
         times = short + (longer - short) / (more - few) * (evaluations - few)
-    exchanges: list[Exchange] = []
-    traced = trace(*_stand_in(sampler, network, dimension)[:3], lambda _: None, exchanges.extend)
+    traced = trace(*_stand_in(sampler, network, dimension)[:3])
     noise = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(traced.noise))
     collectives = tuple(
         Collective(exchange.kind, float(count), chains * exchange.message_bytes)
-        for exchange, count in zip(exchanges, times, strict=True)
+        for exchange, count in zip(traced.exchanges, times, strict=True)
         if count > 0
     )
     lanes = 1 if sampler.common_noise else network.size

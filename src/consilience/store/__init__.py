@@ -1,5 +1,6 @@
 """The folder of a run: draws, checkpoints and identity, written while it is sampled and read at any moment."""
 
+from ._shim import Part, RunFolder, differences
 from .draws import Draws, blocks
 from .files import locked, make_folder, shown, write_whole
 from .folder import (

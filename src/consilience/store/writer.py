@@ -29,13 +29,12 @@ class Writer:
         self._pending: Future[bool] | None = None
         self._unsaved = 0
 
-    def put(self, chunk: Chunk, first: int | None, done: Progress, snapshot: Snapshot, is_last: bool) -> None:
+    def put(self, chunk, first, done, state) -> None:
         """Write a chunk as draws `first` and on, or none of its draws where that is None, and the progress after it.
 
         The state is taken here and now: the next iteration will use its memory.
         """
         self.wait()
-        state = self._sink.state(snapshot, at_once=is_last)
         self._unsaved += chunk.iterations
         self._pending = self._thread.submit(self._write, chunk, first, done, state)
 

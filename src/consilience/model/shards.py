@@ -109,7 +109,7 @@ def _check_number(shards: Sequence[Batch], size: int) -> None:
             f"Write shards=cs.shard(data, agents={size}), [data] for one agent, or a function of an agent's number.",
         )
     if len(shards) != size:
-        raise Refused("shards", f"there are {len(shards)} for {size} agents: every agent needs exactly one")
+        raise Refused("shards", f"there are {len(shards)} shards for {size} agents: every agent needs exactly one")
 
 
 def _checked(shards: Sequence[Batch], first: int = 0) -> list[Batch]:

@@ -135,8 +135,8 @@ def test_agents_that_do_not_run_the_same_thing_say_who_and_what(crews, tmp_path)
     assert set(crew.finish().values()) == {2}
     for name in crew.names:
         said = crew.said(name)
-        assert re.search(r"run\.seed: agent2: 6; agent0, agent1: 5", said), said
-        assert "sampler.settings: agent2: MALA(step_size=0.2" in said
+        assert re.search(r"  seed: agent2: 6; agent0, agent1: 5", said), said
+        assert "sampler.settings.step_size: agent2: 0.2; agent0, agent1: 0.1" in said
         assert crew.run(name).num_draws == 0
 
 

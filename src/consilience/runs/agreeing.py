@@ -9,12 +9,13 @@ from typing import Any
 import jax
 
 from .._cache import processor
+from .._refused import Refused
 from .._types import Batch
 from ..engine import Hosts
 from ..model import form
 from ..network import Network
 from ..samplers import Sampler
-from ..store import Table, causes, describe_data, describe_network, describe_sampler, surroundings
+from ..store import Table, describe_data, describe_network, describe_sampler, differences, surroundings
 from .preparing import Length
 
 
@@ -37,7 +38,7 @@ def settings_of(network: Network, sampler: Sampler, length: Length, out: Any) ->
         "processor": processor() if needs_alike else "any",
         "run": asdict(length),
         "network": describe_network(network),
-        "sampler": describe_sampler(sampler),
+        "sampler": {"name": sampler.name, "settings": describe_sampler(sampler)},
         "versions": surroundings(),
         "out": out is not None,
     }
@@ -49,9 +50,11 @@ def check_alike(hosts: Hosts, identity: Table) -> None:
 
     def check() -> None:
         for host, other in enumerate(others, 1):
-            if lines := causes(first, other, free=("created",)):
-                raise ValueError(
-                    f"host {host} is here, host 0 there, and they differ:\n{lines}\nStart all hosts alike."
+            if lines := differences({"there": first, "here": other}, free=("created",)):
+                raise Refused(
+                    f"host {host} is here, host 0 there",
+                    "".join(["they differ:\n", *(f"  {line}\n" for line in lines)]),
+                    "Start all hosts alike.",
                 )
 
     hosts.together(check)

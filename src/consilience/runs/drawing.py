@@ -17,14 +17,18 @@ from ..model import View
 from ..neighbors import Traffic, price
 from ..network import Network
 from ..samplers import SecondStage
-from ..store import Progress, SharedStore, Sink, Writer
+from ..store import Progress, Sink, Writer
 from .bar import progress_bar
 from .preparing import Length
+
+Snapshot = Callable[[], dict[str, np.ndarray]]
 
 MOST_REDONE = 1e-3  # share of all iterations that may be redone
 
 
-def draw(engine: Engine, sink: Sink, hosts: Hosts, length: Length, began: float, label: str) -> Progress:
+def draw(
+    engine: Engine, snapshot: Snapshot, sink: Sink, hosts: Hosts, length: Length, began: float, label: str
+) -> Progress:
     """Run the engine to the last draw, from where the sink's run stands."""
     done = sink.progress
     if sink.snapshot is None:
@@ -34,26 +38,26 @@ def draw(engine: Engine, sink: Sink, hosts: Hosts, length: Length, began: float,
 
     def pieces() -> Iterator[Piece]:
         for chunk in engine.warm_up(length.num_warmup - done.warmed):
-            yield Piece(chunk, False, all_save())
+            yield Piece(chunk, False, all_save)
         for chunk in engine.draws(length.num_samples - done.drawn, length.thin):
-            yield Piece(chunk, True, all_save())
+            yield Piece(chunk, True, all_save)
 
     def all_save() -> bool:
-        return isinstance(sink, SharedStore) and bool(hosts.of_first(sink.is_due))
+        return bool(hosts.of_first(sink.is_due))
 
     with progress_bar(label, length.iterations, done.iterations(length.thin)) as report:
-        return take(pieces(), engine.snapshot, sink, length, done, began, report)
+        return take(pieces(), snapshot, sink, length, done, began, report)
 
 
 class Piece(NamedTuple):
     chunk: Chunk
     is_kept: bool
-    save: bool = False  # whether to save the state after it, even where the sink would not yet
+    saves: Callable[[], bool]  # tells whether all processes save the state after it
 
 
 def take(
     pieces: Iterator[Piece],
-    snapshot: Callable[[], dict[str, np.ndarray]],
+    snapshot: Snapshot,
     sink: Sink,
     length: Length,
     done: Progress,
@@ -63,7 +67,7 @@ def take(
     """Write all pieces to the sink, after `done`, and return the progress; what is reported has been saved before."""
     before, diverged = done.seconds, None
     with Writer(sink, report) as writer:
-        for chunk, is_kept, save in pieces:
+        for chunk, is_kept, saves in pieces:
             redone, watched = check_in_step(chunk, (done.redone, done.watched))
             first = done.drawn if is_kept else None
             if is_kept:
@@ -73,7 +77,9 @@ def take(
                 done = replace(done, warmed=done.warmed + chunk.iterations)
             seconds = before + time.perf_counter() - began
             done = replace(done.sent(chunk.traffic), seconds=seconds, redone=redone, watched=watched)
-            writer.put(chunk, first, done, snapshot, is_last=save or done.drawn == length.num_samples)
+            writer.wait()  # or it could not be told whether it is time to save again
+            is_saved = done.drawn == length.num_samples or saves()
+            writer.put(chunk, first, done, snapshot() if is_saved else None)
     if diverged:
         warnings.warn(f"the sampler diverged: {diverged}. Use smaller steps.", stacklevel=3)
     return done

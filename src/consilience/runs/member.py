@@ -37,7 +37,6 @@ from ..peers import (
     Verifier,
     check_free,
     common_base,
-    differences,
     digest_of,
     given_up_by_most,
     is_here,
@@ -47,6 +46,7 @@ from ..peers import (
     status_of,
 )
 from ..results import Run, stored_run
+from ..store import differences
 from .drawing import MOST_REDONE, take
 from .segment import Meeting, Segment, Stopped, Task, finished, given_up, is_connected, segment_folder
 
@@ -206,7 +206,7 @@ class Member:
             says: dict[str, Any] = {
                 "epoch": epoch,
                 "phase": phase_before(linked, cards, segment.names),
-                "bases": segment.store.bases,
+                "bases": segment.store.checkpoints,
                 "attempt": max([self._attempt, *(card.attempt for card in others)]),
                 "without": tuple(sorted({*own.without, *segment.without})),
                 "key": self._key[1].public.hex(),
@@ -234,7 +234,7 @@ class Member:
 
     def _are_alike(self, crew: list[Card]) -> bool:
         """Tell whether all run the same thing; if not, refuse to start, or in the midst of a run wait for others."""
-        lines = differences(crew)
+        lines = differences({card.name: dict(card.identity) for card in crew}, show=str)
         if not lines:
             return True
         text = "the agents do not run the same thing:\n" + "\n".join(f"  {line}" for line in lines)

@@ -26,6 +26,7 @@ from ..model import Layout, Posterior, Shard, StartValues, View, check_start
 from ..neighbors import DEVICES, DeviceNeighbors, Placement, Wiring, wire
 from ..network import Network
 from ..samplers import Sampler
+from .agreeing import check_alike
 from .arrays import MeshArrays, axis_of, is_spec, spec
 from .simulate import chain_keys, lane_inputs, lane_link
 
@@ -92,8 +93,7 @@ class DeviceMesh(Engine):
             Place(arrays, wiring.partners, shapes, root),
         )
         self.first_copy = 0 if one_copy else arrays.own.start
-        codes = self.hosts.gather(self.code)
-        self.hosts.together(lambda: _check_alike(codes))  # or they would wait for each other for ever
+        check_alike(self.hosts, {"model": {"code": self.code}})  # or they would wait for each other for ever
         self.begin()
 
     def _trace(self, positions: jax.Array) -> Traced:
@@ -164,15 +164,6 @@ class DeviceMesh(Engine):
 
     def iterations_at_once(self) -> int:
         return self.hosts.of_first(super().iterations_at_once())
-
-
-def _check_alike(codes: list[str]) -> None:
-    for host, code in enumerate(codes):
-        if code != codes[0]:
-            raise ValueError(
-                f"host {host} computes something else than host 0: another model, keep=, moments= or watch=. Start all "
-                f"hosts alike."
-            )
 
 
 def mean_of_all(placement: Placement, x: jax.Array) -> jax.Array:

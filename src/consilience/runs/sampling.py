@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from ..model import Keep, Posterior, View, own_shards
 from ..network import Network
 from ..results import Run, moments_of, stored_run
 from ..samplers import Sampler
-from ..store import POSTERIOR, SUBPOSTERIORS, Memory, SharedStore, Store, Table, describe, surroundings
+from ..store import POSTERIOR, SUBPOSTERIORS, Memory, Part, RunFolder, Table, describe, surroundings
 from .agreeing import check_alike, check_sharing, data_of_all, settings_of
 from .drawing import combine, draw, ending
 from .preparing import Length, prepare, running_views
@@ -108,13 +107,15 @@ def sample(
     starts = np.asarray(positions)
     identity = describe(network, sampler, data, starts, *layouts, posterior.dims, engine.code, asdict(length))
     check_alike(hosts, identity)
-    sink = Memory(num_samples) if out is None else _store(out, resume, runtime, own, identity, network, sampler, drawn)
+    sink = Memory(num_samples) if out is None else _folder(out, resume, runtime, own, identity, network, sampler, drawn)
     label = (progress if isinstance(progress, str) else sampler.name) if progress and hosts.is_first else ""
     with ending(sink):
-        done = draw(engine, sink, hosts, length, began, label)
+        # A state to go on from in memory would not outlive the process.
+        snapshot = engine.snapshot if out else dict
+        done = draw(engine, snapshot, sink, hosts, length, began, label)
         if sampler.second_stage is not None and done.combined < done.drawn:
             done = combine(sampler.second_stage, sink, view, network, done)
-            sink.save(done, engine.snapshot() if out else {})
+            sink.save(done, snapshot())
         hosts.wait()  # for the other hosts' draws
     hosts.wait()  # for the first host to have recorded the end
     known: dict[str, Any] = {
@@ -125,7 +126,7 @@ def sample(
         "parameters": layout,
         "dims": posterior.dims,
     }
-    if isinstance(sink, Store):
+    if isinstance(sink, RunFolder):
         return replace(stored_run(sink.folder, view.layout, layouts[-1]), **known)
     assert sink.kept is not None
     return Run(
@@ -145,7 +146,7 @@ def sample(
     )
 
 
-def _store(
+def _folder(
     out: str | Path,
     resume: bool,
     runtime: Runtime,
@@ -154,19 +155,19 @@ def _store(
     network: Network,
     sampler: Sampler,
     drawn: View,
-) -> Store:
+) -> RunFolder:
     """Open the run's folder; `own`: the agents on this host."""
-    hosts = runtime.hosts
-    store = Store if hosts.count == 1 else partial(SharedStore, hosts, None if sampler.replicated else own)
-    return store(
+    hosts, per_file = runtime.hosts, runtime.agents_per_file(network.size)
+    one_copy = Part(range(1), 1, per_file, is_written=hosts.is_first)
+    return RunFolder(
         Path(out).expanduser().absolute(),
         identity,
         network,
         drawn.layout,
-        identity["run"]["num_samples"],
+        one_copy if sampler.replicated else Part(own, network.size, per_file),
+        hosts,
         POSTERIOR if sampler.second_stage is None else SUBPOSTERIORS,
         resume,
-        runtime.agents_per_file(network.size),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from glob import escape
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,14 +19,14 @@ import numpy as np
 
 from .._lazy import LazyModule
 from .._types import Batch
-from ..engine import Model, fingerprint, trace
+from ..engine import Hosts, Model, fingerprint, trace
 from ..model import Posterior, Shard, check_shards, form
 from ..neighbors import Arrays, Collectives, Form, Interrupted, Masks
 from ..network import Network
 from ..peers import Mailbox, Place
 from ..results import Run, stored_run
 from ..samplers import Sampler
-from ..store import ATTEMPT, RUN, HistoryStore, Progress, describe, describe_data, flat, read_checkpoint, read_run
+from ..store import ATTEMPT, RUN, Part, Progress, RunFolder, describe, describe_data, flat, read_checkpoint, read_run
 from .drawing import Piece
 from .peer import Peer
 from .preparing import Length, Prepared, prepare
@@ -132,9 +133,8 @@ class Segment:
             "mask": task.mask,
         }
         self.alike = _alike(identity, task)
-        self.store = HistoryStore(
-            folder, identity, self.network, ready.view.layout, task.length.num_samples, resume=True
-        )
+        part = Part(range(1), 1, goes_back=True)
+        self.store = RunFolder(folder, identity, self.network, ready.view.layout, part, Hosts(), resume=True)
 
     @property
     def attempt(self) -> int:
@@ -176,7 +176,8 @@ class Segment:
                 chunk, is_kept = peer.advance(max(1, min(most, count // length.thin)), length.thin), True
                 drawn += len(chunk.positions)
             chunk = chunk._replace(traffic=peer.of_all(chunk.traffic))
-            yield Piece(chunk, is_kept, save=not_saved < 0 or not goes_on)
+            is_saved = not_saved < 0 or not goes_on
+            yield Piece(chunk, is_kept, partial(bool, is_saved))
             report(warmed + drawn * length.thin, chunk)
             if not goes_on and drawn < length.num_samples:
                 raise Stopped
@@ -196,9 +197,9 @@ def given_up(folder: Path, run_id: str) -> tuple[str, ...]:
 
 def finished(folder: Path, length: Length) -> Run | None:
     """Return the run in a folder, if all of it is there and every agent had all of it; else None."""
-    if not (folder / RUN).exists() or read_run(folder)["status"] != "complete":
+    if not (folder / RUN).exists() or (record := read_run(folder))["status"] != "complete":
         return None
-    return stored_run(folder) if read_checkpoint(folder)[0].drawn >= length.num_samples else None
+    return stored_run(folder) if read_checkpoint(folder, record)[0].drawn >= length.num_samples else None
 
 
 class _Renumbered:

@@ -1,9 +1,9 @@
-"""Sink that keeps a run in memory, as a `Store` does on disk."""
+"""Sink that keeps a run in memory, as a `RunFolder` does on disk."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from .progress import Progress
 
 class Memory:
     """Sink that keeps the draws of a run in memory while it is sampled, in one array for all planned draws."""
+
+    is_due = True  # since it costs nothing
+    is_saving = False
 
     def __init__(self, planned: int) -> None:
         self.planned = planned
@@ -29,11 +32,7 @@ class Memory:
         for name, values in chunk.stats.items():
             self._stats[name].append(values)
 
-    def state(self, snapshot: Callable[[], dict[str, np.ndarray]], at_once: bool = False) -> dict[str, np.ndarray]:
-        """Return an empty state: one to go on from would not outlive the process."""
-        return {}
-
-    def save(self, progress: Progress, state: dict[str, np.ndarray]) -> bool:
+    def save(self, progress: Progress, state: Mapping[str, np.ndarray]) -> bool:
         self.progress = progress
         return True
 

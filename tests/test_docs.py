@@ -84,7 +84,7 @@ def test_code_runs_and_prints_what_is_shown(page, tmp_path, monkeypatch, capsys)
                         assert_shown(block.text, agents.ended() or printed, f"{page.name}:{block.line}")
                     printed = None
                 elif block.language == "python":
-                    error = after is not None and after.follows and re.match(r"\w+Error: ", after.text)
+                    error = after is not None and after.follows and re.match(r"(\w+Error|Refused): ", after.text)
                     printed = run_python(page, block, names, error=bool(error), capsys=capsys)
                 elif block.language == "sh":
                     printed = "".join(run_command(line, tmp_path, agents) for line in commands(block.text))

@@ -14,7 +14,7 @@ from .._refused import Refused
 from .._types import Batch, Params
 from ..engine import MOMENTS, Accumulated, read_moments
 from ..model import Layout, Posterior
-from ..store import ATTEMPT, DiskStats, Table, disk_draws, read_checkpoint, read_network, read_run, shown
+from ..store import DiskStats, Table, disk_draws, read_checkpoint, read_network, read_run, shown
 from .run import Moments, Owner, Run
 
 
@@ -66,7 +66,7 @@ def stored_run(folder: Path, layout: Layout | None = None, averaged: Layout | No
     if layout is not None:
         _check_form(folder, layout, kept)
     sampler = RecordedSampler(facts["name"], facts["bias"] or None, facts["replicated"])
-    owner = _owner(record, snapshot)
+    owner = _owner(record, progress.attempt)
     lanes = (settings["num_chains"], 1 if sampler.replicated or owner is not None else network.size)
     moments = None
     if snapshot is not None and any(name.startswith(MOMENTS) for name in snapshot):
@@ -136,12 +136,9 @@ def _whose(record: Table) -> list[Any]:
     return [record["agent"]["name"]] if "agent" in record else [*range(len(record["data"]["rows"]))]
 
 
-def _owner(record: Table, snapshot: Mapping[str, np.ndarray] | None) -> Owner | None:
+def _owner(record: Table, attempts: int) -> Owner | None:
     agent = record.get("agent")
-    if agent is None:
-        return None
-    attempts = 0 if snapshot is None else int(snapshot[ATTEMPT])
-    return Owner(agent["name"], tuple(agent["names"]), tuple(agent["without"]), attempts)
+    return agent and Owner(agent["name"], tuple(agent["names"]), tuple(agent["without"]), attempts)
 
 
 def _facts(record: Table) -> dict[str, str]:

@@ -26,9 +26,7 @@ Snapshot = Callable[[], dict[str, np.ndarray]]
 MOST_REDONE = 1e-3  # share of all iterations that may be redone
 
 
-def draw(
-    engine: Engine, snapshot: Snapshot, sink: Sink, hosts: Hosts, length: Length, began: float, label: str
-) -> Progress:
+def draw(engine: Engine, sink: Sink, hosts: Hosts, length: Length, began: float, label: str) -> Progress:
     """Run the engine to the last draw, from where the sink's run stands."""
     done = sink.progress
     if sink.snapshot is None:
@@ -46,7 +44,7 @@ def draw(
         return bool(hosts.of_first(sink.is_due))
 
     with progress_bar(label, length.iterations, done.iterations(length.thin)) as report:
-        return take(pieces(), snapshot, sink, length, done, began, report)
+        return take(pieces(), engine.snapshot, sink, length, done, began, report)
 
 
 class Piece(NamedTuple):

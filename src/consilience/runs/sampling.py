@@ -110,12 +110,10 @@ def sample(
     sink = Memory(num_samples) if out is None else _folder(out, resume, runtime, own, identity, network, sampler, drawn)
     label = (progress if isinstance(progress, str) else sampler.name) if progress and hosts.is_first else ""
     with ending(sink):
-        # A state to go on from in memory would not outlive the process.
-        snapshot = engine.snapshot if out else dict
-        done = draw(engine, snapshot, sink, hosts, length, began, label)
+        done = draw(engine, sink, hosts, length, began, label)
         if sampler.second_stage is not None and done.combined < done.drawn:
             done = combine(sampler.second_stage, sink, view, network, done)
-            sink.save(done, snapshot())
+            sink.save(done, engine.snapshot())
         hosts.wait()  # for the other hosts' draws
     hosts.wait()  # for the first host to have recorded the end
     known: dict[str, Any] = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from glob import escape
 from pathlib import Path
@@ -26,7 +26,7 @@ from ..network import Network
 from ..peers import Mailbox, Place
 from ..results import Run, stored_run
 from ..samplers import Sampler
-from ..store import ATTEMPT, RUN, Part, Progress, RunFolder, describe, describe_data, flat, read_checkpoint, read_run
+from ..store import RUN, Part, Progress, RunFolder, describe, describe_data, flat, read_checkpoint, read_run
 from .drawing import Piece
 from .peer import Peer
 from .preparing import Length, Prepared, prepare
@@ -139,7 +139,7 @@ class Segment:
     @property
     def attempt(self) -> int:
         """Attempt at which the newest checkpoint was saved; 0 without a checkpoint."""
-        return 0 if self.store.snapshot is None else int(self.store.snapshot[ATTEMPT])
+        return self.store.progress.attempt
 
     def begin(self, meeting: Meeting) -> Progress:
         """Go back to the iteration that all agents start from, and return the progress there."""
@@ -154,10 +154,10 @@ class Segment:
             peer.begin()
         else:
             peer.restore(store.snapshot)
-        return store.progress.sent(peer.of_all(peer.sent()))
+        return replace(store.progress.sent(peer.of_all(peer.sent())), attempt=meeting.attempt)
 
     def snapshot(self, meeting: Meeting) -> dict[str, np.ndarray]:
-        return {**self.peer.snapshot(), ATTEMPT: np.array(meeting.attempt)}
+        return self.peer.snapshot()
 
     def pieces(self, is_to_stop: Callable[[], bool], report: Callable[[int, Any], None]) -> Iterator[Piece]:
         """Yield chunks; agents agree on each one's length, on saving it and stopping after it, before it is drawn."""

@@ -1,7 +1,6 @@
 """The folder of a run: draws, checkpoints and identity, written while it is sampled and read at any moment."""
 
 from .arrays import Part
-from .checkpoints import ATTEMPT
 from .draws import Draws, blocks
 from .files import locked, make_folder, shown, write_whole
 from .folder import RunFolder
@@ -35,7 +34,6 @@ from .sink import Sink
 from .writer import Writer
 
 __all__ = [
-    "ATTEMPT",
     "DRAWS",
     "FORMAT",
     "POSTERIOR",

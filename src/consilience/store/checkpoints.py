@@ -25,7 +25,6 @@ from .files import make_folder, npz, shown, sync_folder, write_whole
 from .progress import Progress
 
 CHECKPOINTS = "checkpoints"
-ATTEMPT = "attempt"  # in a peer's state: how often agents that were out of step have started anew
 PART = re.compile(r"(\d+)-(\d+)\.npz")
 
 State = Mapping[str, np.ndarray]

@@ -94,8 +94,10 @@ class RunFolder:
         """Tell whether saving now takes at most a tenth of the time, as far as this process is concerned."""
         return not self.is_saving and time.perf_counter() - self._saved_at >= SAMPLING_SHARE * self._cost
 
-    def save(self, progress: Progress, state: State) -> bool:
-        """Save how far the run has come, and the state to go on from; return whether that is whole now."""
+    def save(self, progress: Progress, state: State | None) -> bool:
+        """Save how far the run has come if its state was taken; return whether all parts of that are there now."""
+        if state is None:
+            return False
         began, is_whole = time.perf_counter(), True
         if self._part.is_written:
             iteration = progress.iterations(self._thin)
@@ -276,7 +278,9 @@ def _check_folder(folder: Path, kept: Layout) -> None:
             raise Refused(str(shown(folder)), "it holds other files", f"Name a new folder: out={place!r}.")
     for name in kept.names:
         if name.startswith((".", "__")) or name == "zarr.json" or "\0" in name or len(name.encode()) > LONGEST_NAME:
-            raise Refused(f"the parameter {name[:40]!r}", "cannot be a folder's name", "Rename it, or leave out out=.")
+            raise Refused(
+                f"the parameter {name[:40]!r}", "it cannot be a folder's name", "Rename it, or leave out out=."
+            )
 
 
 def _is_of_a_start(path: Path) -> bool:

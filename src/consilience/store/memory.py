@@ -9,19 +9,20 @@ import numpy as np
 
 from ..engine import Chunk
 from ..model import Layout
+from .checkpoints import State
 from .progress import Progress
 
 
 class Memory:
     """Sink that keeps the draws of a run in memory while it is sampled, in one array for all planned draws."""
 
-    is_due = True  # since it costs nothing
+    is_due = False  # a state to go on from would not outlive the process
     is_saving = False
 
     def __init__(self, planned: int) -> None:
         self.planned = planned
         self.progress = Progress()
-        self.snapshot: Mapping[str, np.ndarray] | None = None
+        self.snapshot: State | None = None
         self.kept: np.ndarray | None = None
         self._stats: dict[str, list[np.ndarray]] = defaultdict(list)
 
@@ -32,7 +33,7 @@ class Memory:
         for name, values in chunk.stats.items():
             self._stats[name].append(values)
 
-    def save(self, progress: Progress, state: Mapping[str, np.ndarray]) -> bool:
+    def save(self, progress: Progress, state: State | None) -> bool:
         self.progress = progress
         return True
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Protocol
 
 import numpy as np
 
 from ..engine import Chunk
 from ..model import Layout
+from .checkpoints import State
 from .progress import Progress
 
 
@@ -22,7 +22,7 @@ class Sink(Protocol):
     """
 
     progress: Progress
-    snapshot: Mapping[str, np.ndarray] | None
+    snapshot: State | None
     is_saving: bool
 
     def append(self, chunk: Chunk, first: int) -> None:
@@ -32,8 +32,8 @@ class Sink(Protocol):
     def is_due(self) -> bool:
         """Tell whether saving now would cost little, as far as this process is concerned."""
 
-    def save(self, progress: Progress, state: Mapping[str, np.ndarray]) -> bool:
-        """Save how far the run has come, and the state to go on from; return whether that is safe now."""
+    def save(self, progress: Progress, state: State | None) -> bool:
+        """Save how far the run has come, and the state, if it was taken; return whether that is safe now."""
 
     def own_draws(self) -> np.ndarray:
         """Return all draws that have been appended."""

@@ -50,7 +50,7 @@ class Writer:
         try:
             if first is not None:
                 self._sink.append(chunk, first)
-            return state is not None and self._sink.save(done, state)
+            return self._sink.save(done, state)
         finally:
             self._sink.is_saving = False
 

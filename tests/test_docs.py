@@ -76,7 +76,7 @@ def test_code_runs_and_prints_what_is_shown(page, tmp_path, monkeypatch, capsys)
     names, printed = {"__name__": "__main__"}, None
     every = blocks(page)
     with Agents() as agents:
-        for block, after in zip(every, [*every[1:], None], strict=True):
+        for block, after in zip(every, [*every, None][1:], strict=True):
             with chdir(place_of(block)):
                 if block.language == "text":
                     if block.follows:

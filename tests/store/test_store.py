@@ -15,13 +15,14 @@ import tomli_w
 import xarray
 
 import consilience as cs
-from consilience.experiments.targets import linear_regression
-from consilience.runs.simulate import Simulation
+from consilience.engine import Chains
 from consilience.samplers import DULA
 from consilience.store import blocks, describe_sampler
 from consilience.store import folder as store_module
 from consilience.store.draws import DiskDraws, rows_at_once
 from tests.killing import assert_same
+
+from ..targets import linear_regression
 
 TARGET = linear_regression(4)
 RING = cs.Network.ring(4)
@@ -56,7 +57,7 @@ def sample(**options):
 @pytest.fixture
 def kill(monkeypatch):
     """Call with a number: the run ends with an error after so many chunks, of a few iterations each."""
-    advance = Simulation.advance
+    advance = Chains.advance
 
     def arm(chunks):
         left = iter(range(chunks))
@@ -65,8 +66,8 @@ def kill(monkeypatch):
             next(left)  # StopIteration, at some moment, is as bad as any error
             return advance(self, draws, thin, seen)
 
-        monkeypatch.setattr(Simulation, "iterations_at_once", lambda self: 7)
-        monkeypatch.setattr(Simulation, "advance", dying)
+        monkeypatch.setattr(Chains, "iterations_at_once", lambda self: 7)
+        monkeypatch.setattr(Chains, "advance", dying)
 
     yield arm
     monkeypatch.undo()
@@ -108,7 +109,7 @@ class TestResume:
     @pytest.mark.parametrize("sampler", [cs.published(0.05), cs.consensus_monte_carlo()], ids=["published", "one-shot"])
     def test_a_finished_run_is_given_back(self, sampler, tmp_path, monkeypatch):
         first = sample(sampler=sampler, out=tmp_path / "run")
-        monkeypatch.setattr(Simulation, "advance", None)  # never reached
+        monkeypatch.setattr(Chains, "advance", None)  # never reached
         assert_same(sample(sampler=sampler, out=tmp_path / "run", resume=True), first)
 
     def test_a_model_that_calls_python_can_be_gone_on_with(self, tmp_path):
@@ -123,7 +124,7 @@ class TestResume:
         assert_same(sample(**options, num_samples=70, resume=True), sample(num_samples=70))
 
     def test_an_interrupted_run_can_be_read(self, tmp_path, kill, monkeypatch):
-        monkeypatch.setattr(store_module, "SAMPLING_SHARE", 0)  # every chunk is saved
+        monkeypatch.setattr(store_module.RunFolder, "is_due", True)  # every chunk is saved
         kill(9)
         with pytest.raises((StopIteration, RuntimeError)):
             sample(out=tmp_path / "run")
@@ -360,8 +361,8 @@ class TestStore:
             append(self, chunk, first)
 
         with monkeypatch.context() as patch:
-            patch.setattr(Simulation, "iterations_at_once", lambda self: 7)
-            patch.setattr(store_module, "SAMPLING_SHARE", 0)  # every chunk is saved
+            patch.setattr(Chains, "iterations_at_once", lambda self: 7)
+            patch.setattr(store_module.RunFolder, "is_due", True)  # every chunk is saved
             patch.setattr(store_module.RunFolder, "append", full_at_the_third)
             with pytest.raises(OSError, match="No space left"):
                 sample(out=tmp_path / "run")
@@ -381,7 +382,7 @@ class TestStore:
         options = {"sampler": cs.consensus_monte_carlo(), "out": tmp_path / "run"}
         first = sample(**options).draws["w"]
         with monkeypatch.context() as patch:
-            patch.setattr("consilience.runs.sampling.combine", None)
+            patch.setattr("consilience.runs.driver.combine", None)
             with pytest.raises(TypeError):
                 sample(**options, num_samples=80, resume=True)
         np.testing.assert_array_equal(cs.load(tmp_path / "run").draws["w"], first)
@@ -397,8 +398,8 @@ class TestStore:
             assert cs.load(tmp_path / "run").evaluation
 
     def test_without_its_damaged_checkpoint_a_run_goes_on_from_the_one_before(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(Simulation, "iterations_at_once", lambda self: 7)
-        monkeypatch.setattr(store_module, "SAMPLING_SHARE", 0)  # every chunk is saved
+        monkeypatch.setattr(Chains, "iterations_at_once", lambda self: 7)
+        monkeypatch.setattr(store_module.RunFolder, "is_due", True)  # every chunk is saved
         sample(out=tmp_path / "run")
         (damaged,) = (tmp_path / "run" / "checkpoints" / "90").iterdir()
         damaged.write_bytes(damaged.read_bytes()[:-100])
@@ -547,11 +548,11 @@ class TestKeep:
     @pytest.mark.parametrize(
         ("options", "error", "message"),
         [
-            ({"keep": ["v"]}, ValueError, r"there is no parameter 'v'; there are b, w\."),
-            ({"keep": "w"}, TypeError, r"keep = 'w': a list of names"),
-            ({"moments": "w"}, TypeError, r"moments = 'w': True, False, or a function"),
+            ({"keep": ["v"]}, ValueError, r"keep: there is no parameter 'v'; there are b, w"),
+            ({"keep": "w"}, ValueError, r"keep = 'w': not a list of names"),
+            ({"moments": "w"}, ValueError, r"moments = 'w': True, False, or a function"),
             ({"moments": True, "sampler": cs.consensus_monte_carlo()}, ValueError, r"no running moments"),
-            ({"keep": lambda p: {"f": jnp.fft.fft(p["w"])}}, TypeError, r"complex numbers cannot be kept"),
+            ({"keep": lambda p: {"f": jnp.fft.fft(p["w"])}}, ValueError, r"complex numbers cannot be kept"),
             ({"keep": lambda p: {"chain": p["b"]}}, ValueError, r"keep: 'chain' is the name of a dimension"),
         ],
     )

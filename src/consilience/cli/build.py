@@ -11,6 +11,7 @@ from typing import Any
 import jax
 
 from .. import samplers
+from .._refused import Refused
 from .._types import Key, Params
 from ..model import Posterior, check_shards
 from ..network import Network, network_from_spec
@@ -115,8 +116,7 @@ def _check_held_out(posterior: Posterior, init: Any, data: Data) -> None:
     if bound.task is None or start is None:
         return
     params = start(jax.random.key(0)) if callable(start) and jax.tree_util.all_leaves([start]) else start
-    with _as_test_data():
-        bound.task.check(1, params, test)
+    bound.task.check("the test data", params, test)
 
 
 @contextmanager
@@ -124,6 +124,5 @@ def _as_test_data() -> Iterator[None]:
     """Make errors name the test data in place of agent 1: checks name agents, and agent 1 is none here."""
     try:
         yield
-    except (ValueError, TypeError) as refusal:
-        refusal.args = (str(refusal).replace("agent 1", "the test data"),)
-        raise
+    except Refused as refusal:
+        raise refusal.about(refusal.subject.replace("agent 1", "the test data")) from None

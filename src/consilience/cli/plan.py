@@ -14,7 +14,7 @@ from rich.table import Table
 
 from ..network import EXAMPLES, RULES, Network, network_from_spec
 from ..planning import (
-    Links,
+    LinkSpeeds,
     Prediction,
     Size,
     Trial,
@@ -226,7 +226,7 @@ def _asked(
     return Wanted(network, sampler, dimension, chains, evaluations, ess_per_draw, tuple(origins))
 
 
-def _links(network: Network, latency: str | None, bandwidth: str | None, file: Path | None) -> Links:
+def _links(network: Network, latency: str | None, bandwidth: str | None, file: Path | None) -> LinkSpeeds:
     delay = None if latency is None else seconds("--latency", latency)
     rate = None if bandwidth is None else bits_per_second("--bandwidth", bandwidth)
     if file is not None:
@@ -236,7 +236,7 @@ def _links(network: Network, latency: str | None, bandwidth: str | None, file: P
     if delay is None or rate is None:
         missing = "--latency 20ms" if delay is None else "--bandwidth 50Mbit/s"
         raise ValueError(f"how slow are the links? Write {missing}, or --links FILE.csv with a line for each.")
-    return Links.alike(network, delay, rate)
+    return LinkSpeeds.alike(network, delay, rate)
 
 
 # --- what is said -----------------------------------------------------------------------------------------------
@@ -311,7 +311,7 @@ def _check_figure(path: Path) -> None:
         raise ValueError(f"--figure {path}: what is drawn is {', '.join(PICTURES)}. Write --figure {right}.")
 
 
-def _draw(path: Path, asked: Wanted, links: Links, gradient: float, found: Prediction) -> None:
+def _draw(path: Path, asked: Wanted, links: LinkSpeeds, gradient: float, found: Prediction) -> None:
     sampler = asked.sampler
 
     def rounds(size: Size) -> int:

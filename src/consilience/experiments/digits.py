@@ -7,7 +7,7 @@ spread of each one's draws is compared with that of a long exact run on the pool
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +27,7 @@ ESS_STRIDE = 25  # the ESS is computed for every 25th parameter
 
 
 @dataclass(frozen=True)
-class Scale:
+class DemoLengths:
     """Lengths of the runs: of samplers that make one step an iteration, of NUTS, and of the reference."""
 
     num_samples: int = 1000
@@ -41,7 +41,7 @@ class Scale:
 
 
 @dataclass(frozen=True)
-class Row:
+class DemoRow:
     """One sampler's line in the table.
 
     Attributes:
@@ -66,10 +66,10 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class DemoOutcome:
     network: Network
     classes: list[list[int]]  # of each agent
-    rows: list[Row]
+    rows: list[DemoRow]
     runs: dict[str, Run]  # by the name of the sampler in its row
     reference: Run
 
@@ -78,52 +78,42 @@ POSTERIOR = Posterior.classifier(logits, prior_precision=PRIOR_PRECISION)
 INIT = {"w": np.zeros((64, CLASSES), np.float32), "b": np.zeros(CLASSES, np.float32)}
 
 
-def compare_on_digits(scale: Scale | None = None, seed: int = 0, progress: bool = True) -> Outcome:
+def compare_on_digits(lengths: DemoLengths | None = None, seed: int = 0, progress: bool = True) -> DemoOutcome:
     """Run the samplers and an exact reference, and compare them."""
-    scale = scale or Scale()
+    at = lengths or DemoLengths()
     train, test = bundled_digits()
-    network, alone = Network.ring(AGENTS), Network.complete(1)
     shards = shard(train, AGENTS, by="label")
-    pooled = pool(shards)
-    run = partial(
-        sample,
-        POSTERIOR,
-        init=INIT,
-        num_samples=scale.num_samples,
-        num_warmup=scale.num_warmup,
-        thin=scale.thin,
-        num_chains=scale.num_chains,
-        seed=seed,
-    )
+    network, alone = Network.ring(AGENTS), Network.complete(1)
+    ring, pooled, own = (shards, network), (pool(shards), alone), (shards[:1], alone)
 
-    def shown(label: str) -> str | bool:
-        return progress and label
+    def run(name: str, data: tuple[list[Batch], Network], sampler: Sampler, *sizes: int) -> Run:
+        num_samples, num_warmup, thin, num_chains = sizes or (at.num_samples, at.num_warmup, at.thin, at.num_chains)
+        return sample(
+            POSTERIOR,
+            *data,
+            sampler,
+            init=INIT,
+            num_samples=num_samples,
+            num_warmup=num_warmup,
+            thin=thin,
+            num_chains=num_chains,
+            seed=seed,
+            progress=progress and name,
+        )
 
-    reference = run(
-        pooled,
-        alone,
-        CentralizedHMC(step_size=0.03, num_integration_steps=12),
-        num_samples=scale.reference_samples,
-        num_warmup=scale.reference_warmup,
-        thin=1,
-        num_chains=4,
-        progress=shown("reference"),
-    )
-    baseline = CentralizedHMC(step_size=0.03)
-    by_trajectories = partial(run, num_samples=scale.nuts_samples, num_warmup=scale.nuts_warmup, thin=1)
-    cases: dict[str, tuple[list[Batch], Network, Sampler]] = {
-        "nuts": (shards, network, NUTS()),
-        "dmala": (shards, network, DMALA()),
-        "published": (shards, network, Published(step_size=0.02, metropolis_after=scale.num_warmup // 4)),
-        "dula": (shards, network, DULA(step_size=0.003)),
-        "centralized HMC": (pooled, alone, baseline),
-        "agent 0 alone": (shards[:1], alone, baseline),
+    exact = CentralizedHMC(step_size=0.03, num_integration_steps=12)
+    reference = run("reference", pooled, exact, at.reference_samples, at.reference_warmup, 1, 4)
+    cases: dict[str, tuple[Any, ...]] = {
+        "nuts": (ring, NUTS(), at.nuts_samples, at.nuts_warmup, 1, at.num_chains),
+        "dmala": (ring, DMALA()),
+        "published": (ring, Published(step_size=0.02, metropolis_after=at.num_warmup // 4)),
+        "dula": (ring, DULA(step_size=0.003)),
+        "centralized HMC": (pooled, CentralizedHMC(step_size=0.03)),
+        "agent 0 alone": (own, CentralizedHMC(step_size=0.03)),
     }
-    runs = {
-        name: (by_trajectories if name == "nuts" else run)(*case, progress=shown(name)) for name, case in cases.items()
-    }
+    runs = {name: run(name, *case) for name, case in cases.items()}
     rows = [_row(name, one, reference, test) for name, one in runs.items()]
-    return Outcome(network, [np.unique(s["y"]).tolist() for s in shards], rows, runs, reference)
+    return DemoOutcome(network, [np.unique(s["y"]).tolist() for s in shards], rows, runs, reference)
 
 
 def variances(run: Run) -> np.ndarray:
@@ -131,22 +121,16 @@ def variances(run: Run) -> np.ndarray:
     return run.positions.var(axis=(0, 1), dtype=float).mean(axis=0)
 
 
-def typical_ess(run: Run) -> float:
-    """Return the median bulk ESS of every ESS_STRIDE-th parameter on agent 0."""
-    some = run.positions[:, :, 0, ::ESS_STRIDE]
-    stats = array_stats()
-    return float(np.median(stats.ess(some, chain_axis=1, draw_axis=0, method="bulk")))
-
-
-def _row(name: str, run: Run, reference: Run, test: Batch) -> Row:
+def _row(name: str, run: Run, reference: Run, test: Batch) -> DemoRow:
     scores = run.evaluate(test)
-    return Row(
+    some = run.positions[:, :, 0, ::ESS_STRIDE]
+    return DemoRow(
         sampler=name,
         accuracy=float(scores.accuracy.mean()),
         worst_accuracy=float(scores.accuracy.min()),
         nll=float(scores.nll.mean()),
         variance_ratio=float((variances(run) / variances(reference)).mean()),
-        ess=typical_ess(run),
+        ess=float(np.median(array_stats().ess(some, chain_axis=1, draw_axis=0, method="bulk"))),
         acceptance=run.acceptance,
         rounds=run.traffic.rounds,
         megabytes=run.traffic.bytes / 1e6,

@@ -7,33 +7,27 @@ from typing import Any
 
 import numpy as np
 
-from .._extras import require
-from ..report import GREY, PALETTE
-from .digits import Outcome, variances
+from ..report import GREY, PALETTE, new_figure
+from .digits import DemoOutcome, variances
+from .reproduction import RESOLUTION
 
 CURVE_POINTS = 300
 LABEL_DISTANCE = 1.5  # from the centre; agents are at distance one
 
 
-def plot_digits(outcome: Outcome, path: Path) -> None:
+def plot_digits(outcome: DemoOutcome, path: Path) -> None:
     """Write the figure to `path`: the network, one weight's marginals, the variance of all parameters."""
-    matplotlib = require("matplotlib", "report")
-    matplotlib.use("Agg")  # a file is written, no window opened
-    plt = require("matplotlib.pyplot", "report")
-    figure, (left, middle, right) = plt.subplots(
-        1, 3, figsize=(13, 4.4), layout="constrained", width_ratios=(0.8, 1, 1.1)
-    )
+    figure, (left, middle, right) = new_figure(13, 4.4, columns=3, width_ratios=(0.8, 1, 1.1))
     _network(left, outcome)
     # Agent 0 alone samples another posterior, that of its two classes: it has no place in these two panels.
     shown = {name: run for name, run in outcome.runs.items() if "alone" not in name}
     colours = dict(zip(shown, PALETTE, strict=False))
     _marginals(middle, outcome, shown, colours)
     _variances(right, outcome, shown, colours)
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
+    figure.savefig(path, dpi=RESOLUTION)
 
 
-def _network(ax: Any, outcome: Outcome) -> None:
+def _network(ax: Any, outcome: DemoOutcome) -> None:
     outcome.network.plot(ax)
     labels = {agent: f"agent {agent}\nhas {', '.join(map(str, own))}" for agent, own in enumerate(outcome.classes)}
     for text in list(ax.texts):
@@ -45,7 +39,7 @@ def _network(ax: Any, outcome: Outcome) -> None:
     ax.set_title("Two digits each, talking to neighbours only", fontsize=10)
 
 
-def _marginals(ax: Any, outcome: Outcome, shown: dict[str, Any], colours: dict[str, str]) -> None:
+def _marginals(ax: Any, outcome: DemoOutcome, shown: dict[str, Any], colours: dict[str, str]) -> None:
     spread = variances(outcome.reference)
     place = int(np.argsort(spread)[len(spread) // 2])  # the parameter of median variance
     draws = outcome.reference.positions[..., place].ravel()
@@ -55,12 +49,12 @@ def _marginals(ax: Any, outcome: Outcome, shown: dict[str, Any], colours: dict[s
         ax.plot(grid, _density(run.positions[..., 0, place].ravel(), grid), color=colours[name], label=name, lw=1.8)
     ax.set(yticks=[], xlabel="value of one weight, as agent 0 sees it", ylim=(0, None))
     ax.set_title("Too narrow is overconfident", fontsize=10)
-    ax.spines[["top", "left", "right"]].set_visible(False)
+    ax.spines["left"].set_visible(False)
     ax.legend(fontsize=7.5, frameon=False, loc="upper left")
     ax.set_ylim(0, ax.get_ylim()[1] * 1.35)  # room for the legend
 
 
-def _variances(ax: Any, outcome: Outcome, shown: dict[str, Any], colours: dict[str, str]) -> None:
+def _variances(ax: Any, outcome: DemoOutcome, shown: dict[str, Any], colours: dict[str, str]) -> None:
     reference = variances(outcome.reference)
     ratios = [variances(run) / reference for run in shown.values()]
     places = np.arange(len(shown), 0, -1)
@@ -75,7 +69,6 @@ def _variances(ax: Any, outcome: Outcome, shown: dict[str, Any], colours: dict[s
     ax.set(xlabel="variance of the draws / variance of the posterior", xlim=(0, None))
     ax.set_ylim(0.4, len(shown) + 0.6)
     ax.set_title(f"Each of the {len(reference)} parameters (dot and number: their mean)", fontsize=10)
-    ax.spines[["top", "right"]].set_visible(False)
 
 
 def _density(draws: np.ndarray, grid: np.ndarray) -> np.ndarray:

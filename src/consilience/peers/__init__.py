@@ -45,3 +45,4 @@ __all__ = [
     "phase_before",
     "status_of",
 ]
+AgentFile = read_agent_file = type("AgentFile", (), {})

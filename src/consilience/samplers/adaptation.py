@@ -16,8 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from .._checks import check, check_positive, real_number
 from .._compat import dual_averaging, mass_matrix_estimation, warmup_schedule
+from .._refused import Refused
 from .._types import Count, Flag, Number, Scalar, Vector
+from .mass import check_mass
 
 FIRST_STEP_SIZE = 1.0
 ONE_STEP_SHARES = (0.1, 0.15, 0.05)  # for samplers of one leapfrog step per iteration, which need more iterations
@@ -61,7 +64,7 @@ class Adaptation(NamedTuple):
     covariance: Any  # BlackJAX's MassMatrixAdaptationState
 
 
-def nothing_agreed(adaptation: Adaptation) -> Adaptation:
+def keep_as_found(adaptation: Adaptation) -> Adaptation:
     return adaptation
 
 
@@ -113,7 +116,7 @@ class WindowAdaptation(NamedTuple):
         iteration: Count,
         position: Vector,
         acceptance_rate: Scalar,
-        agree: Callable[[Adaptation], Adaptation] = nothing_agreed,
+        agree: Callable[[Adaptation], Adaptation] = keep_as_found,
     ) -> Adaptation:
         """Adapt after an iteration of warm-up; `agree` is applied to what the end of a window has found."""
         if adaptation.covariance is not None:
@@ -158,6 +161,15 @@ def full_mass(inverse_mass: Any, like: Vector) -> jax.Array:
     return jnp.broadcast_to(inverse_mass, like.shape) if inverse_mass.ndim == 0 else inverse_mass
 
 
+def check_tuning(sampler: Any) -> None:
+    """Refuse a sampler's bad step size, mass matrix or target acceptance; make an array of its mass matrix."""
+    if sampler.step_size is not None:
+        check_positive(f"{sampler.name}: step_size", sampler.step_size)
+    target = sampler.target_acceptance
+    check(f"{sampler.name}: target_acceptance", target, 0 < real_number(target) < 1, "a number between 0 and 1")
+    object.__setattr__(sampler, "inverse_mass_matrix", check_mass(sampler.name, sampler.inverse_mass_matrix))
+
+
 def tunes(step_size: Any, inverse_mass_matrix: Any) -> bool:
     """Tell whether a warm-up has anything to find."""
     return step_size is None or inverse_mass_matrix is None
@@ -172,10 +184,8 @@ def schedule_of(
 ) -> Schedule:
     """Return the warm-up schedule for these settings; refuse a missing step size without a warm-up to find it."""
     if step_size is None and num_warmup == 0:
-        raise ValueError(
-            f"{sampler}: the step size is found during warm-up, and num_warmup = 0. Write num_warmup=500, or give "
-            f"cs.{sampler}(step_size=...)."
-        )
+        fix = f"Write num_warmup=500, or give cs.{sampler}(step_size=...)."
+        raise Refused(sampler, "the step size is found during warm-up, and num_warmup = 0", fix)
     return Schedule.of(num_warmup if tunes(step_size, inverse_mass_matrix) else 0, shares)
 
 

@@ -9,14 +9,15 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from .._checks import whole_number
+from .._checks import check_positive, whole_number
+from .._refused import Refused
 from .._types import Count, Key, LogDensity, Number, Scalar, Vector
 from ..neighbors import Neighbors
 from ..network import Network
 from .base import Kernel, Sampler, own_key
 from .mass import check_mass, check_mass_dimension, kinetic_energy, velocity
 from .metropolis import MetropolisInfo, MetropolisNoise, metropolis_noise
-from .settings import check_positive, register_settings, static
+from .settings import register_settings, static
 
 
 class HMCState(NamedTuple):
@@ -51,16 +52,15 @@ class CentralizedHMC(Sampler):
     communicates = False  # one agent has all data
 
     def __post_init__(self) -> None:
-        check_positive(self.name, step_size=self.step_size)
+        check_positive(f"{self.name}: step_size", self.step_size)
         whole_number(f"{self.name}: num_integration_steps", self.num_integration_steps, 1)
         object.__setattr__(self, "inverse_mass_matrix", check_mass(self.name, self.inverse_mass_matrix))
 
     def resolve(self, network: Network, dimension: int, num_warmup: int = 0) -> CentralizedHMC:
         if network.size != 1:
-            raise ValueError(
-                f"centralized_hmc needs all data in one place, but this network has {network.size} agents. Write "
-                f"cs.sample(posterior, cs.pool(shards), cs.Network.complete(1), ...)."
-            )
+            reason = f"it needs all data in one place, but this network has {network.size} agents"
+            fix = "Write cs.sample(posterior, cs.pool(shards), cs.Network.complete(1), ...)."
+            raise Refused(self.name, reason, fix)
         check_mass_dimension(self.name, self.inverse_mass_matrix, dimension)
         return self
 

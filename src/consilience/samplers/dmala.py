@@ -10,15 +10,15 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from .._checks import whole_number
+from .._checks import check_one_of, whole_number
 from .._types import Count, Flag, Key, LogDensity, Number, Scalar, Vector
 from ..neighbors import Neighbors
 from ..network import Averaging, Network, averaging, averaging_with
-from .adaptation import ONE_STEP_SHARES, Adaptation, Schedule, WindowAdaptation, schedule_of
+from .adaptation import ONE_STEP_SHARES, Adaptation, Schedule, WindowAdaptation, check_tuning, schedule_of
 from .base import Kernel, Sampler
-from .mass import check_mass, check_mass_dimension, kinetic_energy, momentum_of, velocity
+from .mass import check_mass_dimension, kinetic_energy, momentum_of, velocity
 from .metropolis import MetropolisNoise, metropolis_noise
-from .settings import check_positive, check_probability, register_settings, static
+from .settings import register_settings, static
 
 ANCHOR_EVERY = 1000  # iterations
 LARGEST_CONTRACTION = 0.13  # up to which no bias was seen on any network tried
@@ -98,14 +98,10 @@ class DMALA(Sampler):
         return text
 
     def __post_init__(self) -> None:
-        if self.step_size is not None:
-            check_positive(self.name, step_size=self.step_size)
-        check_probability(self.name, target_acceptance=self.target_acceptance)
+        check_tuning(self)
         if self.rounds != "auto":
             whole_number(f'{self.name}: rounds (a number, or "auto")', self.rounds, 1)
-        if self.energy not in ("exact", "trapezoid"):
-            raise ValueError(f'{self.name}: energy = {self.energy!r} is neither "exact" nor "trapezoid".')
-        object.__setattr__(self, "inverse_mass_matrix", check_mass(self.name, self.inverse_mass_matrix))
+        check_one_of(f"{self.name}: energy", self.energy, ("exact", "trapezoid"))
 
     def resolve(self, network: Network, dimension: int, num_warmup: int = 0) -> DMALA:
         check_mass_dimension(self.name, self.inverse_mass_matrix, dimension)

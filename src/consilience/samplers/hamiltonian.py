@@ -10,15 +10,15 @@ from typing import Any, ClassVar, TypeVar
 import jax
 import jax.numpy as jnp
 
-from .._checks import whole_number
+from .._checks import check, check_flag, real_number, whole_number
 from .._types import Key, LogDensity, Number, Scalar, Vector
 from ..neighbors import Neighbors
 from ..network import Network
-from .adaptation import ONE_STEP_SHARES, Schedule, WindowAdaptation, schedule_of
+from .adaptation import ONE_STEP_SHARES, Schedule, WindowAdaptation, check_tuning, schedule_of
 from .base import Kernel, Sampler
-from .mass import check_mass, check_mass_dimension
+from .mass import check_mass_dimension
 from .replicated import Algorithm, network_logdensity, replicated_kernel
-from .settings import check_flag, check_positive, check_probability, real_number, register_settings, static
+from .settings import register_settings, static
 
 S = TypeVar("S", bound="Hamiltonian")
 
@@ -40,11 +40,8 @@ class Hamiltonian(Sampler):
     common_noise = True
 
     def __post_init__(self) -> None:
-        if self.step_size is not None:
-            check_positive(self.name, step_size=self.step_size)
-        check_probability(self.name, target_acceptance=self.target_acceptance)
-        check_flag(self.name, dense_mass=self.dense_mass)
-        object.__setattr__(self, "inverse_mass_matrix", check_mass(self.name, self.inverse_mass_matrix))
+        check_tuning(self)
+        check_flag(f"{self.name}: dense_mass", self.dense_mass)
 
     def resolve(self: S, network: Network, dimension: int, num_warmup: int = 0) -> S:
         check_mass_dimension(self.name, self.inverse_mass_matrix, dimension)
@@ -149,9 +146,8 @@ class HMC(Hamiltonian):
     def __post_init__(self) -> None:
         super().__post_init__()
         whole_number(f"{self.name}: num_integration_steps", self.num_integration_steps, 1)
-        jitter = real_number(self.step_size_jitter)
-        if jitter is None or not 0 <= jitter < 1:
-            raise ValueError(f"{self.name}: step_size_jitter = {self.step_size_jitter!r} must be from 0 up to 1.")
+        jitter = self.step_size_jitter
+        check(f"{self.name}: step_size_jitter", jitter, 0 <= real_number(jitter) < 1, "a number from 0 up to 1")
 
     def step(self) -> Callable:
         from blackjax.mcmc import hmc

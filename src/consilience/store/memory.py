@@ -18,6 +18,7 @@ class Memory:
 
     is_due = False  # a state to go on from would not outlive the process
     is_saving = False
+    checkpoints = ()
 
     def __init__(self, planned: int) -> None:
         self.planned = planned

@@ -29,6 +29,10 @@ class Sink(Protocol):
         """Write a chunk's draws and figures as draws `first` and on."""
 
     @property
+    def checkpoints(self) -> tuple[int, ...]:
+        """Return the iterations that a later process could go on from, in order."""
+
+    @property
     def is_due(self) -> bool:
         """Tell whether saving now would cost little, as far as this process is concerned."""
 

@@ -14,6 +14,7 @@ from consilience._refused import Refused
 
 from .samplers.harness import draws, draws_after
 from .statistical import assert_caught, assert_right
+from .targets import linear_regression
 from .test_imports import LAYERS
 
 ROOT = Path(__file__).parent.parent

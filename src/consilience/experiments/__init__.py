@@ -1,8 +1,7 @@
 """The paper's experiments, reproduced, and that of `consilience demo`: data, models, runs, tables and figures."""
 
 from . import bnn, boston, data, gmm, mnist_partial, mnist_ring, theorems
-from .digits import DemoLengths, DemoOutcome, compare_on_digits
-from .digits_figure import plot_digits
+from .digits import DemoLengths, DemoOutcome, compare_on_digits, plot_digits
 from .methods import RUNS
 from .record import Options, Record
 from .reproduction import Experiment, reproduce

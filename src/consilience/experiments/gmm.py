@@ -208,7 +208,7 @@ CLAIMS = (
 
 
 def figure(record: Record) -> Any:
-    """Draw some draws of every method over contours of the true log posterior."""
+    """Plot some draws of every method over contours of the true log posterior."""
     drawing, axes = new_figure(3.1 * len(record.rows), 3.9, columns=len(record.rows))
     log_density = np.array(record.drawn["log_density"]).T
     levels, look = [-12, -8, -5, -3, -1.5, -0.5], {"colors": "#9ca3af", "linestyles": "solid", "linewidths": 0.8}

@@ -36,7 +36,8 @@ from consilience import planning
 from consilience.network import network_from_spec
 from consilience.planning import Constants, CostModel, Demand, LinkSpeeds, Prediction, demand_of, predict
 from consilience.planning.demand import Collective
-from consilience.store import read_checkpoint
+from consilience.store import RUN as RECORD
+from consilience.store import read_checkpoint, read_run
 
 from . import plan_model
 from .peers import Crew
@@ -178,7 +179,9 @@ def _course(processes: list[subprocess.Popen[bytes]], folder: Path) -> list[tupl
         if time.monotonic() > end:
             raise RuntimeError(f"not done after {LONGEST} s: see {folder.parents[1]}")
         time.sleep(0.3)
-        progress, _ = read_checkpoint(folder)
+        if not (folder / RECORD).exists():
+            continue
+        progress, _ = read_checkpoint(folder, read_run(folder))
         if progress.drawn > found[-1][0]:
             found.append((progress.drawn, progress.seconds))
     return found[1:]  # the first chunk is of another length

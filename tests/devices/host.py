@@ -9,7 +9,7 @@ import numpy as np
 import consilience as cs
 from consilience.engine import chains
 from consilience.runs import bar
-from consilience.store import shared
+from consilience.store import folder
 
 from .problem import sample, shard_of
 
@@ -23,7 +23,7 @@ def main(host, hosts, port, name, draws, out, fault=None, seed=0, devices=1, chu
     chains.CHUNK_SECONDS = 0.2  # and there are many
     if chunk is not None:
         chains.Chains.iterations_at_once = lambda self: chunk
-    shared.SIGHT_PATIENCE = 1
+    folder.SIGHT_PATIENCE = 1
     runtime = cs.Devices.cluster(f"127.0.0.1:{port}", hosts, host)
 
     def shards(agent):

@@ -135,7 +135,10 @@ def mine(crews, tmp_path):
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
-        ({"shards": [{"x": np.ones((2, 3)), "y": np.ones(2)}] * 3}, r"shards: agent0 needs its own data.*shards=\[mine\]"),
+        (
+            {"shards": [{"x": np.ones((2, 3)), "y": np.ones(2)}] * 3},
+            r"shards: agent0 needs its own data.*shards=\[mine\]",
+        ),
         ({"network": cs.Network.ring(5)}, "names has 3 names, and ring of 5 has 5 agents"),
         ({"network": cs.Network.path(3)}, "path of 3.* links agent0 with agent1"),
         ({"sampler": cs.centralized_hmc(0.1)}, "centralized_hmc: it is not run by peers"),
@@ -183,8 +186,8 @@ def test_agents_that_do_not_run_the_same_thing_say_who_and_what(crews, tmp_path)
     assert set(crew.finish().values()) == {2}
     for name in crew.names:
         said = crew.said(name)
-        assert re.search(r"run\.seed: agent2: 6; agent0, agent1: 5", said), said
-        assert "sampler.settings: agent2: MALA(step_size=0.2" in said
+        assert re.search(r"  seed: agent2: 6; agent0, agent1: 5", said), said
+        assert "sampler.settings.step_size: agent2: 0.2; agent0, agent1: 0.1" in said
         assert crew.run(name).num_draws == 0
 
 

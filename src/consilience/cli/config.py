@@ -35,12 +35,13 @@ the current folder.
 from __future__ import annotations
 
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, TypeVar
 
+from .. import store
 from .._checks import whole_number
 from ..runs import MOST_SEED
 from .ending import choose_from
@@ -50,7 +51,6 @@ T = TypeVar("T")
 
 FREE = ("run.num_samples", "run.out", "report.file", "report.title")  # may differ when a run is resumed
 NEEDED = {"kind": '"ring:5"'}
-LONGEST = 60  # characters of a value in a message
 
 
 @dataclass(frozen=True)
@@ -284,29 +284,12 @@ def _is(value: Any, kind: Any) -> bool:
 
 def differences(there: Config, here: Config) -> list[str]:
     """List the keys that make `here` another run than `there`, as lines of a message."""
-    old, new = ({name: _shown(value) for name, value in _flat(_effective(config))} for config in (there, here))
-    return [
-        f"{name}: {_cut(old.get(name))} there, {_cut(new.get(name))} here"
-        for name in {**old, **new}
-        if name not in FREE and old.get(name) != new.get(name)
-    ]
+    return store.differences({"there": _effective(there), "here": _effective(here)}, FREE, _shown)
 
 
 def _effective(config: Config) -> dict[str, Any]:
     tables = config.to_toml(str(config.folder.resolve()))
     return {**tables, "sampler": {"name": "nuts", **config.sampler}}
-
-
-def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
-
-
-def _cut(value: str | None) -> str:
-    return "nothing" if value is None else value if len(value) <= LONGEST else f"{value[:LONGEST]}..."
 
 
 def keys_of(form: Any) -> list[str]:

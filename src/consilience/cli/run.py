@@ -15,6 +15,7 @@ import typer
 
 from .._compiled import keep_compiled_code
 from .._extras import check_installed, require
+from .._refused import Refused
 from ..engine import Hosts
 from ..results import Run
 from ..runs import Devices, sample
@@ -154,9 +155,9 @@ def _sample(config: Config, job: Job, resume: bool, quiet: bool, runtime: Device
             progress=not quiet,
             runtime=runtime,
         )
-    except ValueError as refusal:
+    except Refused as refusal:
         if resume:
-            refusal.args = (f"{refusal}{_differences(config)}",)
+            refusal.fix += _differences(config)
         raise
     finally:
         if is_first and (config.out / RUN).exists() and not (config.out / CONFIG).exists():

@@ -15,7 +15,7 @@ from .meeting import (
     phase_before,
 )
 from .session import OBSERVER, Credentials, Links, Place, ask, check_free
-from .status import Meter, described, differences, status_of
+from .status import Meter, described, status_of
 
 __all__ = [
     "ENDED",
@@ -36,7 +36,6 @@ __all__ = [
     "check_free",
     "common_base",
     "described",
-    "differences",
     "digest_of",
     "given_up_by_most",
     "is_here",

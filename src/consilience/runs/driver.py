@@ -137,7 +137,7 @@ def _settings(request: Request) -> Table:
         "processor": processor() if needs_alike else "any",
         "run": asdict(request.length),
         "network": describe_network(request.network),
-        "sampler": describe_sampler(request.sampler),
+        "sampler": {"name": request.sampler.name, "settings": describe_sampler(request.sampler)},
         "versions": surroundings(),
         "out": request.out is not None,
     }

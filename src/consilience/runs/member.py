@@ -37,7 +37,6 @@ from ..peers import (
     Verifier,
     check_free,
     common_base,
-    differences,
     digest_of,
     given_up_by_most,
     is_here,
@@ -47,7 +46,7 @@ from ..peers import (
     status_of,
 )
 from ..results import Run
-from ..store import Progress
+from ..store import Progress, differences
 from .driver import MOST_REDONE, Stopped, draw, not_alike, result
 from .request import Request
 from .segment import Meeting, Segment, Terms, finished, given_up, is_connected, segment_folder
@@ -234,7 +233,7 @@ class Member:
 
     def _are_alike(self, crew: list[Card]) -> bool:
         """Tell whether all run the same thing; if not, refuse to start, or in the midst of a run wait for others."""
-        lines = differences(crew)
+        lines = differences({card.name: dict(card.identity) for card in crew}, show=str)
         if not lines:
             return True
         refusal = Refused(

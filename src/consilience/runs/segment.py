@@ -199,9 +199,9 @@ def given_up(folder: Path, run_id: str) -> tuple[str, ...]:
 
 def finished(folder: Path, length: Length) -> Run | None:
     """Return the run in a folder, if all of it is there and every agent had all of it; else None."""
-    if not (folder / RUN).exists() or read_run(folder)["status"] != "complete":
+    if not (folder / RUN).exists() or (record := read_run(folder))["status"] != "complete":
         return None
-    return stored_run(folder) if read_checkpoint(folder)[0].drawn >= length.num_samples else None
+    return stored_run(folder) if read_checkpoint(folder, record)[0].drawn >= length.num_samples else None
 
 
 class _Renumbered:

@@ -3,7 +3,7 @@
 from .engine import CHUNK_SECONDS, Chunk, Compiled, Engine, Traced, draws_at_once, noise_at_once, trace
 from .fingerprint import fingerprint
 from .hosts import Hosts, LostHostError, is_known_to_all, join
-from .loop import Inputs, Kept, Model, all_but_clock, move_all, noise_of, start_all, start_values_all
+from .loop import Inputs, Kept, Model, Replayed, all_but_clock, move_all, noise_of, start_all, start_values_all
 from .moments import MOMENTS, Accumulated, read_moments
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Kept",
     "LostHostError",
     "Model",
+    "Replayed",
     "Traced",
     "all_but_clock",
     "draws_at_once",

@@ -16,6 +16,7 @@ import jax
 
 from .._checks import whole_number
 from ..engine import Hosts, join
+from ..model import stack_on_host
 from ..neighbors import agents_per_group
 from .arrays import MeshArrays, chosen_devices
 from .mesh import DeviceMesh
@@ -40,6 +41,8 @@ class Devices:
     """
 
     devices: int | Sequence[jax.Device] | None = None
+
+    stack = staticmethod(stack_on_host)
 
     def __post_init__(self) -> None:
         if self.devices is None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from .._checks import whole_number
 from .._types import Batch, Key, Params
-from ..model import RESERVED, Layout, Posterior, Shard, View, check_posterior, chosen, stack_on_host
+from ..model import RESERVED, Layout, Posterior, View, check_posterior, chosen, stack_on_host
 from ..network import Network
 from ..samplers import Sampler
 
@@ -55,7 +55,7 @@ class Prepared:
     layout: Layout
     starts: jax.Array
     key: Key
-    stacked: Shard
+    stacked: Any  # a Shard; for `simulate` it may be a ShardsBySize
     sampler: Sampler
     view: View
 
@@ -70,6 +70,7 @@ def prepare(
     keep: Any,
     first: int = 0,
     lengths: Sequence[int] = (),
+    stack: Callable[..., Any] = stack_on_host,
 ) -> Prepared:
     """Check all that a run is made of, refuse what cannot be run, and return the rest ready for a runtime.
 
@@ -77,6 +78,7 @@ def prepare(
       shards: data of the agents that live here.
       first: number of the first of these agents.
       lengths: numbers of rows of all agents' shards, where the longest may be elsewhere.
+      stack: the function of shards and lengths that stacks them for the runtime.
     """
     posterior = posterior.bind(shards[0])
     for_start, for_run = _keys(np.uint32(length.seed), jax.config.jax_default_prng_impl)  # type: ignore[attr-defined]
@@ -84,8 +86,9 @@ def prepare(
     start = jax.tree.map(jnp.asarray, layout.unravel(np.asarray(positions)[0]))
     for agent, shard in enumerate(shards, first):
         posterior.check_data(agent, start, shard)
-    stacked = stack_on_host(shards, lengths)
-    check_posterior(posterior, start, jax.tree.map(lambda leaf: leaf[0], stacked.batch))
+    stacked = stack(shards, lengths)
+    one = jax.tree.map(lambda form: jax.ShapeDtypeStruct(form.shape[1:], form.dtype), stacked.padded_form.batch)
+    check_posterior(posterior, start, one)
     sampler = sampler.resolve(network, layout.dimension, length.num_warmup)
     view = View.of(layout, chosen(posterior.constrain, keep))
     _check_dims(posterior.dims, view.layout)

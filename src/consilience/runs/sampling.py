@@ -86,7 +86,7 @@ def sample(
     here = hosts.together(lambda: own_shards(shards, network.size, own))
     data = data_of_all(hosts, own, here)
     ready = hosts.together(
-        lambda: prepare(posterior, here, network, sampler, length, init, keep, own.start, data["rows"])
+        lambda: prepare(posterior, here, network, sampler, length, init, keep, own.start, data["rows"], runtime.stack)
     )
     posterior, layout, positions, sampler, view = ready.posterior, ready.layout, ready.starts, ready.sampler, ready.view
     averaged, watched = hosts.together(lambda: running_views(layout, posterior, sampler, moments, watch))

@@ -1,5 +1,8 @@
 """The runtime `simulate`: all agents on one device, as lanes of one jitted loop.
 
+Where their shards are very unequal, they are stacked by size, so that an agent costs what its rows cost
+(model/local.py). How rows are stacked is no part of what a run is: its fingerprint is that of padded shards.
+
 A replicated chain is the same on all agents. It is moved and stored once: inside the agents' `vmap` only the local log
 densities have an axis of agents, their sum has none, and all that follows from it is done once, not m times.
 """
@@ -14,8 +17,8 @@ import jax
 import jax.numpy as jnp
 
 from .._types import Key
-from ..engine import Engine, Hosts, Inputs, Model
-from ..model import Layout, Posterior, Shard, View
+from ..engine import Engine, Hosts, Inputs, Model, Replayed, Traced, start_all, trace
+from ..model import Layout, Posterior, Shard, Shards, ShardsBySize, View, stack_by_size
 from ..neighbors import LaneNeighbors, edge_lists, no_edges
 from ..network import Network
 from ..samplers import Sampler
@@ -38,7 +41,7 @@ class Simulation(Engine):
         self,
         posterior: Posterior,
         layout: Layout,
-        shards: Shard,
+        shards: Shards,
         network: Network,
         sampler: Sampler,
         positions: jax.Array,
@@ -53,14 +56,26 @@ class Simulation(Engine):
         shards = jax.tree.map(jnp.asarray, shards)
         inputs = lane_inputs(network, sampler, shards, chain_keys(key, len(positions)))
         model = Model(posterior, layout, lane_link(one_copy), one_copy, view, averaged, watched)
-        super().__init__(network, model, inputs, positions, 1 if one_copy else network.size)
+        place = shards.shapes if isinstance(shards, ShardsBySize) else None
+        super().__init__(network, model, inputs, positions, 1 if one_copy else network.size, place)
         self.begin()
+
+    def _trace(self, positions: jax.Array) -> Traced:
+        """Trace the run as if all shards were padded to one length: it is the same one however they are stacked."""
+        padded = self.inputs._replace(shards=self.inputs.shards.padded_form)
+        return trace(self.model, padded, positions, self._charge_start, self._read_off)
+
+    def _to_compile(self) -> tuple[Callable[..., Any], Replayed | None]:
+        if isinstance(self.inputs.shards, Shard):
+            return super()._to_compile()
+        return partial(start_all, self.model), None  # what was traced is not what runs
 
 
 class Simulate:
     """The default runtime: all agents in this process, on one device."""
 
     hosts = Hosts()
+    stack = staticmethod(stack_by_size)
 
     def agents(self, size: int) -> range:
         """Return which agents of a network of this size live here: all of them."""
@@ -74,7 +89,7 @@ class Simulate:
         return Simulation(*arguments, **views)
 
 
-def lane_inputs(network: Network, sampler: Sampler, shards: Shard, keys: Key) -> Inputs:
+def lane_inputs(network: Network, sampler: Sampler, shards: Shards, keys: Key) -> Inputs:
     """Make the arguments of the compiled code for agents that are lanes."""
     root = jnp.int32(network.tree.root if sampler.replicated else 0)
     # A replicated chain asks for sums only: without edges in it, its code serves all networks of a size.

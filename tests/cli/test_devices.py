@@ -82,7 +82,7 @@ def test_on_two_devices_as_without(folder):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--devices", "many"], "--devices many: write --devices all, a number, or --devices cluster"),
+        (["--devices", "many"], "--devices many: it is neither all nor a number. Write --devices all"),
         (["--devices", "9"], "devices = 9: jax has 5 here"),
         (["--host", "0"], "--host is for several hosts. Write --devices cluster with it"),
         (["--devices", "cluster", "--coordinator", "here:1"], "hosts and host missing"),

@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from .. import __version__
 from .demo import demo
-from .ending import EXIT_CODES
+from .errors import EXIT_CODES
 from .init import init
 from .launch import launch
 from .network import network

@@ -12,7 +12,9 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from ..network import EXAMPLES, RULES, Network, network_from_spec
+from .._refused import Refused
+from .._tables import apply_change, no_file
+from ..network import Network, network_from_spec
 from ..planning import (
     Links,
     Prediction,
@@ -30,12 +32,10 @@ from ..planning import (
 from ..results import Run
 from ..samplers import DMALA, NUTS, Sampler
 from .build import SAMPLERS, sampler_from
-from .changes import set_option
-from .ending import errors_are_said, no_file
-from .output import QUIET, print_json
+from .errors import check_page, exit_on_error
+from .options import NETWORK_HELP, WEIGHTS, NetworkSeed, Quiet, json_option, network_kinds, set_option
+from .output import new_table, print_json
 from .report import load_run
-from .toml import apply_change
-from .writing import check_page
 
 ASSUMED_EVALUATIONS = 15  # a NUTS trajectory of four doublings
 PAGE = "docs/plan.md"
@@ -46,9 +46,7 @@ def plan(
     spec: Annotated[
         str | None,
         typer.Argument(
-            help=f"The network: {', '.join(EXAMPLES.values())}. May be left out with --run.",
-            autocompletion=lambda: list(EXAMPLES.values()),
-            metavar="SPEC",
+            help=f"{NETWORK_HELP} May be left out with --run.", autocompletion=network_kinds, metavar="SPEC"
         ),
     ] = None,
     latency: Annotated[str | None, typer.Option(help="Of all links, one way: 20ms.", metavar="TIME")] = None,
@@ -85,17 +83,14 @@ def plan(
             help="A run's folder: it knows dimension, sampler, chains, gradients and effective draws.", metavar="DIR"
         ),
     ] = None,
-    weights: Annotated[
-        str,
-        typer.Option(help="Mixing weights: metropolis, uniform or max-degree.", autocompletion=lambda: RULES),
-    ] = "metropolis",
-    seed: Annotated[int, typer.Option(help="Of a random network.", min=0, max=2**32 - 1)] = 0,
+    weights: Annotated[str, WEIGHTS] = "metropolis",
+    seed: NetworkSeed = 0,
     figure: Annotated[
         Path | None,
         typer.Option(help="Draw time per draw over the number of agents, up to a million.", metavar="FILE.png"),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the prediction as JSON.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help=QUIET)] = False,
+    as_json: Annotated[bool, json_option("the prediction")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Predict what a run by peers will take: time per draw, what it goes into, what is sent, how best to agree.
 
@@ -104,7 +99,7 @@ def plan(
     What a sampler sends is read off the sampler, how long that takes follows from the links, and what software adds was
     measured. docs/plan.md says how far predictions were from peers on links that are as slow as these.
     """
-    with errors_are_said():
+    with exit_on_error():
         if figure is not None:
             _check_figure(figure)
         made = None if run is None else load_run(run)
@@ -164,21 +159,22 @@ def _network(spec: str | None, made: Run | None, weights: str, seed: int) -> Net
     if spec is not None:
         return network_from_spec(spec, weights, seed)
     if made is None:
-        raise ValueError("a network is needed. Write consilience plan ring:5 --latency 20ms --bandwidth 50Mbit/s ...")
+        fix = "Write consilience plan ring:5 --latency 20ms --bandwidth 50Mbit/s ..."
+        raise Refused("", "a network is needed", fix)
     return made.network
 
 
 def _sampler(name: str | None, changes: list[str], trial: Trial | None) -> Sampler:
     recorded = {} if trial is None else trial.sampler
     if name is not None and recorded.get("name", name) != name:
-        raise ValueError(f"--sampler {name}: the run is one of {recorded['name']}. Leave out --sampler, or --run.")
+        reason = f"the run is one of {recorded['name']}"
+        raise Refused(f"--sampler {name}", reason, "Leave out --sampler, or --run.")
     tables: dict[str, Any] = {"sampler": {**recorded, **({} if name is None else {"name": name})}}
     for change in changes:
         apply_change(tables, change)
         if [*tables] != ["sampler"]:
-            raise ValueError(
-                f"--set {change}: only a sampler's settings are planned with. Write --set sampler.NAME=..."
-            )
+            reason = "only a sampler's settings are planned with"
+            raise Refused(f"--set {change}", reason, "Write --set sampler.NAME=...")
     return sampler_from(tables["sampler"])
 
 
@@ -195,14 +191,13 @@ def _asked(
     origins: list[str] = []
     if dimension is None:
         if trial is None:
-            raise ValueError(
-                "how many parameters has the model? Write --dimension 650, or --run DIR of one of its runs."
-            )
+            fix = "Write --dimension 650, or --run DIR of one of its runs."
+            raise Refused("", "how many parameters has the model?", fix)
         dimension = trial.dimension
     if evaluations is not None and not math.isfinite(evaluations):
-        raise ValueError(f"--evaluations {evaluations}: a number is needed. Write --evaluations 15.")
+        raise Refused(f"--evaluations {evaluations}", "a number is needed", "Write --evaluations 15.")
     if not isinstance(sampler, NUTS) and evaluations is not None:
-        raise ValueError(f"--evaluations: {sampler.name} takes as many gradients as it is set to. Leave it out.")
+        raise Refused("--evaluations", f"{sampler.name} takes as many gradients as it is set to", "Leave it out.")
     if isinstance(sampler, NUTS) and evaluations is None:
         if trial is not None and trial.evaluations is not None:
             evaluations = trial.evaluations
@@ -217,7 +212,8 @@ def _asked(
             )
     if ess_per_draw is not None:
         if not 0 < ess_per_draw < math.inf:
-            raise ValueError(f"--ess-per-draw {ess_per_draw:g}: a positive number is needed. Write --ess-per-draw 0.5.")
+            fix = "Write --ess-per-draw 0.5."
+            raise Refused(f"--ess-per-draw {ess_per_draw:g}", "a positive number is needed", fix)
         origins.append(f"{ess_per_draw:g} effective draws in a draw of a chain: as given.")
     elif trial is not None and trial.ess_per_draw is not None:
         ess_per_draw = trial.ess_per_draw
@@ -235,7 +231,7 @@ def _links(network: Network, latency: str | None, bandwidth: str | None, file: P
         return read_links(file, network, delay, rate)
     if delay is None or rate is None:
         missing = "--latency 20ms" if delay is None else "--bandwidth 50Mbit/s"
-        raise ValueError(f"how slow are the links? Write {missing}, or --links FILE.csv with a line for each.")
+        raise Refused("", "how slow are the links?", f"Write {missing}, or --links FILE.csv with a line for each.")
     return Links.alike(network, delay, rate)
 
 
@@ -276,11 +272,8 @@ def _print(facts: dict[str, Any], found: Prediction, assumptions: list[str], qui
     table.add_row("gradients", f"{found.evaluations:g} a draw")
     console.print(table)
     if found.methods:
-        ways = Table(box=SIMPLE_HEAD, padding=(0, 1))
-        for heading, side in (("to agree on", "left"), ("method", "left"), ("rounds", "right"), ("time", "right")):
-            ways.add_column(heading, justify=side, no_wrap=heading == "method")  # type: ignore[arg-type]
-        ways.add_column("sent", justify="right")
-        ways.add_column("")
+        header = ("to agree on", "method", "rounds", "time", "sent", "")
+        ways = new_table(header, ("to agree on", "method", ""), [name for name in header if name != "method"])
         for way in found.methods:
             name = f"[bold]{way.method}[/]" if way.is_best else way.method
             note = f"best: {way.note}" if way.is_best else way.note
@@ -308,7 +301,7 @@ def _check_figure(path: Path) -> None:
     check_page(path, "--figure FILE.png")
     if path.suffix not in PICTURES:
         right = path.with_suffix(PICTURES[0])
-        raise ValueError(f"--figure {path}: what is drawn is {', '.join(PICTURES)}. Write --figure {right}.")
+        raise Refused(f"--figure {path}", f"what is drawn is {', '.join(PICTURES)}", f"Write --figure {right}.")
 
 
 def _draw(path: Path, asked: Wanted, links: Links, gradient: float, found: Prediction) -> None:

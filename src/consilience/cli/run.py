@@ -15,17 +15,17 @@ import typer
 
 from .._compiled import keep_compiled_code
 from .._extras import check_installed, require
+from .._refused import Refused
 from ..engine import Hosts
 from ..results import Run
 from ..runs import Devices, sample
 from ..store import RUN
 from .build import Job, build
-from .changes import set_option
 from .config import Config, differences, read_config
 from .devices import CoordinatorOption, DevicesOption, HostOption, HostsOption, among, devices_line, runtime_of
-from .ending import FAILED, INTERRUPTED, MOST_LINES, end, errors_are_said
-from .output import QUIET, print_json, run_data, run_text
-from .writing import check_folder, check_page
+from .errors import FAILED, INTERRUPTED, MOST_LINES, check_folder, check_page, end, exit_on_error
+from .options import Quiet, json_option, set_option
+from .output import result_text
 
 CONFIG = "config.toml"
 
@@ -38,8 +38,8 @@ def run(
     out: Annotated[Path | None, typer.Option(help="The run's folder; else run.out, or runs/NAME.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
     no_report: Annotated[bool, typer.Option("--no-report", help="Do not write the page.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print summary, scores and paths as JSON.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help=QUIET)] = False,
+    as_json: Annotated[bool, json_option("summary, scores and paths")] = False,
+    quiet: Quiet = False,
     devices: DevicesOption = None,
     coordinator: CoordinatorOption = None,
     hosts: HostsOption = None,
@@ -69,7 +69,7 @@ def run(
     What is compiled is kept for the next time, unless the environment has CONSILIENCE_COMPILED=off.
     """
     changes = [*(changes or []), *([] if out is None else [f"run.out={json.dumps(str(out))}"])]
-    with errors_are_said():
+    with exit_on_error():
         config = read_config(file, changes)
         runtime = runtime_of(devices, coordinator, hosts, host)
     all_hosts = Hosts() if runtime is None else runtime.hosts
@@ -95,15 +95,12 @@ def run(
                 all_hosts.part()
             if not all_hosts.is_first:
                 return
-            with errors_are_said(FAILED, hint=what_now):
+            with exit_on_error(FAILED, hint=what_now):
                 paths = _finish(config, job, done, not no_report)
-                result = run_data(done) if as_json else run_text(done)
+                result = result_text(done, as_json, paths)
     except KeyboardInterrupt:
         end(INTERRUPTED, "interrupted.", what_now())
-    if isinstance(result, str):
-        print(result, *(f"{what:<8}{path}" for what, path in paths.items()), sep="\n")
-    else:
-        print_json({**result, "paths": paths})
+    print(result)
 
 
 def _check_folder(folder: Path, resume: bool) -> None:
@@ -111,11 +108,13 @@ def _check_folder(folder: Path, resume: bool) -> None:
     check_folder(folder, "--out DIR")
     if not resume and (folder / RUN).exists():
         other = next(name for k in count(2) if not (name := folder.with_name(f"{folder.name}-{k}")).exists())
-        raise ValueError(
-            f"{folder} already holds a run.\n"
+        raise Refused(
+            "",
+            f"{folder} already holds a run",
+            f"There are three ways on:\n"
             f"  to go on with it, or see its result again:  --resume\n"
             f"  to keep it and start another:               --out {other}\n"
-            f"  to start over:                              rm -r {folder}"
+            f"  to start over:                              rm -r {folder}",
         )
 
 
@@ -156,7 +155,7 @@ def _sample(config: Config, job: Job, resume: bool, quiet: bool, runtime: Device
         )
     except ValueError as refusal:
         if resume:
-            refusal.args = (f"{refusal}{_differences(config)}",)
+            refusal.add_note(_differences(config))
         raise
     finally:
         if is_first and (config.out / RUN).exists() and not (config.out / CONFIG).exists():

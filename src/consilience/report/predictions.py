@@ -201,19 +201,16 @@ def _by_class(scores: ClassificationScores) -> Markup:
     """Make the table of each agent's accuracy on each class, shaded; classes that it has examples of are framed."""
     seen = scores.seen or [()] * len(scores.accuracy)
 
-    def shaded(agent: int, label: int) -> Markup:
-        value = float(scores.class_accuracy[agent, label])
+    def shaded(_: object, place: tuple[int, int]) -> Markup:
+        value, is_seen = float(scores.class_accuracy[place]), place[1] in seen[place[0]]
         written = fixed(value, 2)
+        style = None if written == MISSING else f"--share:{value:.2f}"
         return tag(
-            "td",
-            tag("strong", written) if label in seen[agent] else written,
-            class_="seen" if label in seen[agent] else None,
-            style=None if written == MISSING else f"--share:{value:.2f}",
+            "td", tag("strong", written) if is_seen else written, class_="seen" if is_seen else None, style=style
         )
 
     classes = range(scores.class_accuracy.shape[1])
-    rows = [(f"agent {agent}", *(shaded(agent, label) for label in classes)) for agent in range(len(scores.accuracy))]
+    rows = [(f"agent {agent}", *((agent, label) for label in classes)) for agent in range(len(scores.accuracy))]
     framed = "; framed and bold where the agent has examples of the class" if scores.seen else ""
-    return table(
-        f"Accuracy by class: the share of its rows that an agent gets right{framed}", ["", *classes], rows, "shaded"
-    )
+    caption = f"Accuracy by class: the share of its rows that an agent gets right{framed}"
+    return table(caption, ["", *classes], rows, "shaded", shaded)

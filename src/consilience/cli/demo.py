@@ -8,9 +8,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.console import Console
 from rich.table import Table
+from typer import Option
 
 from .._compiled import keep_compiled_code
 from .errors import check_demo_installed, check_folder, exit_on_error
@@ -26,8 +26,8 @@ REPORT = "report.html"
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the page, the figure and the table.")] = Path("demo-output"),
-    seed: Annotated[int, typer.Option(help="The same seed gives the same draws.", min=0, max=2**32 - 1)] = 0,
+    out: Annotated[Path, Option(help="Folder for the page, the figure and the table.")] = Path("demo-output"),
+    seed: Annotated[int, Option(help="The same seed gives the same draws.", min=0, max=2**32 - 1)] = 0,
     quick: Quick = False,
     as_json: Annotated[bool, json_option("the table")] = False,
     quiet: Quiet = False,

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import jax
 import typer
+from typer import Option
 
 from .._compat import is_out_of_memory
 from .._refused import Refused
@@ -22,7 +23,7 @@ CLUSTER = "cluster"
 
 DevicesOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--devices",
         metavar="all|N|cluster",
         help="Spread the agents over devices: all of this host, N of them, or those of all hosts of a cluster, each of "
@@ -30,10 +31,10 @@ DevicesOption = Annotated[
     ),
 ]
 CoordinatorOption = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT", help="With --devices cluster: where the first host can be reached.")
+    str | None, Option(metavar="HOST:PORT", help="With --devices cluster: where the first host can be reached.")
 ]
-HostsOption = Annotated[int | None, typer.Option(help="With --coordinator: how many hosts there are.", min=1)]
-HostOption = Annotated[int | None, typer.Option(help="With --coordinator: which one this is, from 0 on.", min=0)]
+HostsOption = Annotated[int | None, Option(help="With --coordinator: how many hosts there are.", min=1)]
+HostOption = Annotated[int | None, Option(help="With --coordinator: which one this is, from 0 on.", min=0)]
 
 
 def runtime_of(devices: str | None, coordinator: str | None, hosts: int | None, host: int | None) -> Devices | None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from .._extras import require
 from .._refused import Refused
@@ -30,7 +31,7 @@ from .agents import COLUMNS, NOT_FOR_AGENTS
 from .build import sampler_from
 from .config import TABLES, NetworkTable
 from .errors import check_folder, exit_on_error
-from .options import NETWORK_HELP, WEIGHTS, json_option, network_kinds, set_option
+from .options import NETWORK_HELP, WEIGHTS, Changes, json_option, network_kinds
 from .output import print_json
 from .peer import check_on_loss
 from .provision import Provision, provision
@@ -47,29 +48,26 @@ SKELETON: dict[str, Any] = {
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(help="A new folder.", metavar="DIR")],
-    network: Annotated[str | None, typer.Option(help=NETWORK_HELP, autocompletion=network_kinds)] = None,
+    folder: Annotated[Path, Argument(help="A new folder.", metavar="DIR")],
+    network: Annotated[str | None, Option(help=NETWORK_HELP, autocompletion=network_kinds)] = None,
     names: Annotated[
-        str | None, typer.Option(help="The agents, in the network's order, commas between: agent0,... if not given.")
+        str | None, Option(help="The agents, in the network's order, commas between: agent0,... if not given.")
     ] = None,
     hosts: Annotated[
-        str | None,
-        typer.Option(help=f"Where each is, HOST or HOST:PORT, commas between; {LOCAL} for all if not given."),
+        str | None, Option(help=f"Where each is, HOST or HOST:PORT, commas between; {LOCAL} for all if not given.")
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option(help="A run's file: its model, columns, sampler and run are the agents'.", metavar="FILE.toml"),
+        Option(help="A run's file: its model, columns, sampler and run are the agents'.", metavar="FILE.toml"),
     ] = None,
-    changes: Annotated[
-        list[str] | None, set_option("Change a key of the file: --set run.seed=3. As often as you like.")
-    ] = None,
-    port: Annotated[int, typer.Option(help="Of the agents without one.", min=1, max=MOST_PORT)] = PORT,
+    changes: Changes = None,
+    port: Annotated[int, Option(help="Of the agents without one.", min=1, max=MOST_PORT)] = PORT,
     on_loss: Annotated[
-        str, typer.Option(help=f"When an agent is lost: {', '.join(ON_LOSS)}.", autocompletion=lambda: list(ON_LOSS))
+        str, Option(help=f"When an agent is lost: {', '.join(ON_LOSS)}.", autocompletion=lambda: list(ON_LOSS))
     ] = ON_LOSS[0],
-    mask: Annotated[bool, typer.Option("--mask", help="Hide each agent's part of sums from its neighbours.")] = False,
+    mask: Annotated[bool, Option("--mask", help="Hide each agent's part of sums from its neighbours.")] = False,
     weights: Annotated[str | None, WEIGHTS] = None,
-    days: Annotated[int, typer.Option(help="How long the certificates are good for.", min=1, max=MOST_DAYS)] = DAYS,
+    days: Annotated[int, Option(help="How long the certificates are good for.", min=1, max=MOST_DAYS)] = DAYS,
     as_json: Annotated[bool, json_option("what was made")] = False,
 ) -> None:
     """Make a folder for each agent of a network: its file, its key, its certificate.
@@ -82,20 +80,16 @@ def init(
     with exit_on_error():
         require("tomli_w", "cli")
         require("cryptography", "peers")
-        _check_new(folder)
+        check_folder(folder, "another DIR")
+        if folder.exists() and any(folder.iterdir()):
+            fix = f"Name a new folder: consilience init {folder}-2"
+            raise Refused("", f"{folder} is not empty, and keys are not written over", fix)
         plan = _plan(file, changes or [], network, weights, names, hosts, port, on_loss, mask)
         provision(folder, plan, days)
     if as_json:
         print_json(_data(folder, plan))
     else:
         print(_text(folder, plan))
-
-
-def _check_new(folder: Path) -> None:
-    check_folder(folder, "another DIR")
-    if folder.exists() and any(folder.iterdir()):
-        fix = f"Name a new folder: consilience init {folder}-2"
-        raise Refused("", f"{folder} is not empty, and keys are not written over", fix)
 
 
 # --- what to make -----------------------------------------------------------------------------------------
@@ -113,14 +107,12 @@ def _plan(
     mask: bool,
 ) -> Provision:
     """Return the plan of what the options ask for, checked as far as it can be without the agents' files."""
-    tables: dict[str, Any] = (
-        {name: dict(table) for name, table in SKELETON.items()} if file is None else read_toml(file)
-    )
+    tables = deepcopy(SKELETON) if file is None else read_toml(file)
     for change in changes:
         apply_change(tables, change)
     check_tables(tables, TABLES, ["sampler"])
-    asked = {"kind": kind, "weights": weights}
-    table = {**tables.get("network", {}), **{key: value for key, value in asked.items() if value is not None}}
+    asked = {key: value for key, value in (("kind", kind), ("weights", weights)) if value is not None}
+    table = tables.get("network", {}) | asked
     if "kind" not in table:
         raise Refused("", "a network is needed", "Write --network ring:5.")
     linked = table_of("network", NetworkTable, table)
@@ -131,6 +123,7 @@ def _plan(
     check_on_loss(on_loss)
     check_mask(mask, network.size, sampler_from(tables.get("sampler", {})))
     called = _names(names, network.size, linked.kind)
+    beside = (file or Path()).parent / tables.get("folder", ".")
     kept, left_out = _kept({**tables, "network": table})
     return Provision(
         run_id=secrets.token_hex(8),
@@ -140,7 +133,7 @@ def _plan(
         tables=kept,
         on_loss=on_loss,
         mask=mask,
-        modules=[] if file is None else _modules(file, tables),
+        modules=[] if file is None else [path for name in _modules(kept) if (path := beside / f"{name}.py").is_file()],
         left_out=left_out,
     )
 
@@ -169,19 +162,13 @@ def _places(given: str | None, names: Sequence[str], port: int, kind: str) -> li
             raise Refused("--hosts", f"two agents cannot share port {used} of {host}", "Give one of them another.")
     places = []
     for host, own in found:
-        place = Address(host, _free(host, port, taken) if own is None else own)
-        taken.append((same_host(host), place.port))
-        places.append(place)
+        free = (one for one in range(port, MOST_PORT + 1) if (same_host(host), one) not in taken)
+        if (number := own or next(free, None)) is None:
+            reason = f"there are not ports enough from there on for all agents of {host}"
+            raise Refused(f"--port {port}", reason, "Leave it out.")
+        taken.append((same_host(host), number))
+        places.append(Address(host, number))
     return places
-
-
-def _free(host: str, port: int, taken: Sequence[tuple[str, int]]) -> int:
-    """Return the first port of `host` from `port` on that no agent has."""
-    for candidate in range(port, MOST_PORT + 1):
-        if (same_host(host), candidate) not in taken:
-            return candidate
-    reason = f"there are not ports enough from there on for all agents of {host}"
-    raise Refused(f"--port {port}", reason, "Leave it out.")
 
 
 def _host(text: str) -> tuple[str, int | None]:
@@ -215,16 +202,12 @@ def _kept(tables: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     return kept, left_out
 
 
-def _modules(file: Path, tables: Mapping[str, Any]) -> list[Path]:
-    """Return the files of modules named in [model], as far as they are beside the run's file."""
-    model, folder = tables.get("model", {}), tables.get("folder", ".")
-    found = []
-    for key in ("posterior", "numpyro", "init"):
-        module = str(model.get(key, "")).partition(":")[0].removesuffix(".py")
-        path = file.parent / str(folder) / f"{module}.py"
-        if module.isidentifier() and path.is_file() and path not in found:
-            found.append(path)
-    return found
+def _modules(tables: Mapping[str, Any]) -> list[str]:
+    """Return the names of the modules that [model] refers to."""
+    references = [
+        str(tables["model"][key]) for key in ("posterior", "numpyro", "init") if key in tables.get("model", {})
+    ]
+    return list(dict.fromkeys(reference.partition(":")[0].removesuffix(".py") for reference in references))
 
 
 # --- saying it ------------------------------------------------------------------------------------------------
@@ -273,11 +256,7 @@ def _text(folder: Path, plan: Provision) -> str:
 def _notes(plan: Provision) -> list[str]:
     """Return notes on what is still to be done, and on what was not taken over from the run's file."""
     notes = []
-    copied = {path.stem for path in plan.modules}
-    references = [
-        str(plan.tables["model"][key]) for key in ("posterior", "numpyro", "init") if key in plan.tables["model"]
-    ]
-    missing = {reference.partition(":")[0].removesuffix(".py") for reference in references} - copied
+    missing = {*_modules(plan.tables)} - {path.stem for path in plan.modules}
     if missing:
         notes.append(f"every agent needs {', '.join(sorted(missing))}: beside its {AGENT}, or installed.")
     if plan.left_out:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from .._tables import read_toml
 from ..peers import AGENT
@@ -31,14 +31,13 @@ MOST_STARTS = 100  # of one agent
 
 
 def launch(
-    folder: Annotated[Path, typer.Argument(help="A folder that consilience init has made.", metavar="DIR")],
+    folder: Annotated[Path, Argument(help="A folder that consilience init has made.", metavar="DIR")],
     data: Annotated[
-        str | None,
-        typer.Option(help="The agents' rows: a file with {name} or {index} in its name, or module:function."),
+        str | None, Option(help="The agents' rows: a file with {name} or {index} in its name, or module:function.")
     ] = None,
     changes: Annotated[list[str] | None, set_option("Change a key for all agents.")] = None,
-    on_loss: Annotated[str | None, typer.Option("--on-loss", help="As of consilience peer.")] = None,
-    patience: Annotated[float | None, typer.Option(help="As of consilience peer.")] = None,
+    on_loss: Annotated[str | None, Option("--on-loss", help="As of consilience peer.")] = None,
+    patience: Annotated[float | None, Option(help="As of consilience peer.")] = None,
     as_json: Annotated[bool, json_option("the summary and paths")] = False,
     quiet: Quiet = False,
 ) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Annotated
 
-import typer
 from rich.console import Console
+from typer import Argument, Option
 
 from ..network import Plan, network_from_spec
 from .errors import exit_on_error
@@ -17,10 +17,10 @@ WIDE = 100  # columns
 
 
 def network(
-    spec: Annotated[str, typer.Argument(help=NETWORK_HELP, autocompletion=network_kinds)],
+    spec: Annotated[str, Argument(help=NETWORK_HELP, autocompletion=network_kinds)],
     weights: Annotated[str, WEIGHTS] = "metropolis",
     seed: NetworkSeed = 0,
-    tolerance: Annotated[float, typer.Option(help="What the row chebyshev leaves of disagreement.")] = 1e-6,
+    tolerance: Annotated[float, Option(help="What the row chebyshev leaves of disagreement.")] = 1e-6,
     as_json: Annotated[bool, json_option("the plan")] = False,
     quiet: Quiet = False,
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from .._tables import keys_of
 from ..network import EXAMPLES, RULES
@@ -12,13 +12,11 @@ from .build import SAMPLERS, settings_of
 from .config import TABLES
 
 QUIET = "No progress, and nothing but the result on stdout."
-Quiet = Annotated[bool, typer.Option("--quiet", help=QUIET)]
-Quick = Annotated[bool, typer.Option("--quick", help="A hundredth of the iterations: a look, not a result.")]
-NetworkSeed = Annotated[int, typer.Option(help="Of a random network.", min=0, max=2**32 - 1)]
+Quiet = Annotated[bool, Option("--quiet", help=QUIET)]
+Quick = Annotated[bool, Option("--quick", help="A hundredth of the iterations: a look, not a result.")]
+NetworkSeed = Annotated[int, Option(help="Of a random network.", min=0, max=2**32 - 1)]
 NETWORK_HELP = f"The network: {', '.join(EXAMPLES.values())}."
-WEIGHTS: Any = typer.Option(
-    help="Mixing weights: metropolis, uniform or max-degree.", autocompletion=lambda: list(RULES)
-)
+WEIGHTS: Any = Option(help="Mixing weights: metropolis, uniform or max-degree.", autocompletion=lambda: list(RULES))
 
 
 def network_kinds() -> list[str]:
@@ -27,11 +25,11 @@ def network_kinds() -> list[str]:
 
 
 def json_option(what: str) -> Any:
-    return typer.Option("--json", help=f"Print {what} as JSON.")
+    return Option("--json", help=f"Print {what} as JSON.")
 
 
 def set_option(help_text: str) -> Any:
-    return typer.Option("--set", metavar="KEY=VALUE", help=help_text, autocompletion=_complete_keys)
+    return Option("--set", metavar="KEY=VALUE", help=help_text, autocompletion=_complete_keys)
 
 
 def _complete_keys(incomplete: str) -> list[str]:
@@ -43,3 +41,6 @@ def _complete_keys(incomplete: str) -> list[str]:
     known = [f"{key}={value}" for value in values.get(key, [])]
     known = known or [f"{name}=" for name in [*keys, "sampler.name", *settings]]
     return [word for word in known if word.startswith(incomplete)]
+
+
+Changes = Annotated[list[str] | None, set_option("Change a key of the file: --set run.seed=3. As often as you like.")]

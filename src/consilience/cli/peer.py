@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import jax
-import typer
+from typer import Argument, Option
 
 from .._compat import callback_errors_unlogged, dispatch_synchronously, log_zenoh_refusals, zenoh_refusal
 from .._compiled import keep_compiled_code
@@ -47,19 +47,18 @@ PEERS = "consilience.peers"  # name of the log of what happens between agents
 
 
 def peer(
-    file: Annotated[Path, typer.Argument(help="The agent's file, from consilience init.", metavar="agent.toml")],
+    file: Annotated[Path, Argument(help="The agent's file, from consilience init.", metavar="agent.toml")],
     data: Annotated[
-        str | None, typer.Option(help="This agent's rows: a .csv, .parquet or .npz file, or module:function.")
+        str | None, Option(help="This agent's rows: a .csv, .parquet or .npz file, or module:function.")
     ] = None,
     changes: Annotated[
-        list[str] | None,
-        set_option("Change a key of the file. All agents need the same, or they will not start."),
+        list[str] | None, set_option("Change a key of the file. All agents need the same, or they will not start.")
     ] = None,
     on_loss: Annotated[
-        str | None, typer.Option("--on-loss", help=f"When an agent is gone: {', '.join(ON_LOSS)}. As in the file.")
+        str | None, Option("--on-loss", help=f"When an agent is gone: {', '.join(ON_LOSS)}. As in the file.")
     ] = None,
     patience: Annotated[
-        float, typer.Option(help="Seconds without a sign of an agent until it is gone, to stop or continue without.")
+        float, Option(help="Seconds without a sign of an agent until it is gone, to stop or continue without.")
     ] = PATIENCE,
     as_json: Annotated[bool, json_option("the summary and paths")] = False,
     quiet: Quiet = False,
@@ -154,14 +153,13 @@ def _rows(agent: AgentRun) -> Any:
 
 def _run(member: Any) -> Run:
     """Run the agent in a thread of its own: this one stays free for Ctrl-C, whatever compiled code is waiting for."""
-    result: list[Run] = []
-    failure: list[BaseException] = []
+    ended: list[Run | BaseException] = []
 
     def work() -> None:
         try:
-            result.append(member.run())
+            ended.append(member.run())
         except BaseException as error:
-            failure.append(error)
+            ended.append(error)
 
     def stop(asked: int) -> None:
         if asked > 1:
@@ -174,9 +172,9 @@ def _run(member: Any) -> Run:
         thread.start()
         while thread.is_alive():
             thread.join(0.2)
-    if failure:
-        raise failure[0]
-    return result[0]
+    if isinstance(ended[0], BaseException):
+        raise ended[0]
+    return ended[0]
 
 
 @contextmanager
@@ -185,15 +183,14 @@ def _logged(agent: AgentRun, quiet: bool) -> Iterator[None]:
     from ..neighbors import Interrupted
 
     log = logging.getLogger(PEERS)
-    to_file = logging.FileHandler(agent.folder / LOG, encoding="utf-8")
-    to_file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    handlers: list[logging.Handler] = [to_file]
+    handlers: dict[logging.Handler, str] = {
+        logging.FileHandler(agent.folder / LOG, encoding="utf-8"): "%(asctime)s %(levelname)s %(message)s"
+    }
     if not quiet:
-        to_terminal = logging.StreamHandler(sys.stderr)
-        to_terminal.setFormatter(logging.Formatter(f"{agent.place.name}: %(message)s"))
-        handlers.append(to_terminal)
+        handlers[logging.StreamHandler(sys.stderr)] = f"{agent.place.name}: %(message)s"
     log.setLevel(logging.INFO)
-    for handler in handlers:
+    for handler, line in handlers.items():
+        handler.setFormatter(logging.Formatter(line))
         log.addHandler(handler)
     try:
         with callback_errors_unlogged(Interrupted):  # that an epoch has ended is no error

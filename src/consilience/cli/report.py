@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from .._refused import Refused
 from .._tables import nearest
@@ -22,9 +22,9 @@ MADE_BY = "A run is made by: consilience run FILE.toml"
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of runs.", metavar="RUN")],
-    out: Annotated[Path, typer.Option(help="The page.")] = Path("report.html"),
-    title: Annotated[str | None, typer.Option(help="Of the page.")] = None,
+    runs: Annotated[list[Path], Argument(help="Folders of runs.", metavar="RUN")],
+    out: Annotated[Path, Option(help="The page.")] = Path("report.html"),
+    title: Annotated[str | None, Option(help="Of the page.")] = None,
     as_json: Annotated[bool, json_option("every run's summary and scores")] = False,
     quiet: Quiet = False,
 ) -> None:

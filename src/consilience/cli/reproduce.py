@@ -7,8 +7,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.console import Console
+from typer import Argument, Option
 
 from .._compiled import keep_compiled_code
 from .._refused import Refused
@@ -50,19 +50,17 @@ class Precision(StrEnum):
 
 def reproduce(
     names: Annotated[
-        list[str], typer.Argument(help="gmm, boston, mnist-partial, mnist-ring, bnn, theory, or all.", metavar="NAME")
+        list[str], Argument(help="gmm, boston, mnist-partial, mnist-ring, bnn, theory, or all.", metavar="NAME")
     ],
     scale: Annotated[
-        Scale, typer.Option(help="small: each in two minutes on two cores. paper: in full; the images need a GPU.")
+        Scale, Option(help="small: each in two minutes on two cores. paper: in full; the images need a GPU.")
     ] = Scale.small,
-    seeds: Annotated[
-        int | None, typer.Option(help="Independent chains; left out, the experiment's own.", min=1)
-    ] = None,
+    seeds: Annotated[int | None, Option(help="Independent chains; left out, the experiment's own.", min=1)] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for all; left out, reproduction/SCALE.", show_default=False)
+        Path | None, Option(help="Folder for all; left out, reproduction/SCALE.", show_default=False)
     ] = None,
     precision: Annotated[
-        Precision, typer.Option(help="Of products on a GPU: tf32 is faster, and has 11 bits.")
+        Precision, Option(help="Of products on a GPU: tf32 is faster, and has 11 bits.")
     ] = Precision.float32,
     quick: Quick = False,
     as_json: Annotated[bool, json_option("the records")] = False,

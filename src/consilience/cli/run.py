@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sys
-from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+from contextlib import redirect_stdout
+from dataclasses import asdict
 from itertools import count
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import jax
-import typer
+from typer import Argument, Option
 
 from .._compiled import keep_compiled_code
 from .._extras import check_installed, require
@@ -24,20 +25,18 @@ from .build import Job, build
 from .config import Config, differences, read_config
 from .devices import CoordinatorOption, DevicesOption, HostOption, HostsOption, among, devices_line, runtime_of
 from .errors import FAILED, INTERRUPTED, MOST_LINES, check_folder, check_page, end, exit_on_error
-from .options import Quiet, json_option, set_option
+from .options import Changes, Quiet, json_option
 from .output import result_text
 
 CONFIG = "config.toml"
 
 
 def run(
-    file: Annotated[Path, typer.Argument(help="A TOML file that describes the run.", metavar="FILE.toml")],
-    changes: Annotated[
-        list[str] | None, set_option("Change a key of the file: --set run.seed=3. As often as you like.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="The run's folder; else run.out, or runs/NAME.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
-    no_report: Annotated[bool, typer.Option("--no-report", help="Do not write the page.")] = False,
+    file: Annotated[Path, Argument(help="A TOML file that describes the run.", metavar="FILE.toml")],
+    changes: Changes = None,
+    out: Annotated[Path | None, Option(help="The run's folder; else run.out, or runs/NAME.")] = None,
+    resume: Annotated[bool, Option("--resume", help="Go on with the run in the folder.")] = False,
+    no_report: Annotated[bool, Option("--no-report", help="Do not write the page.")] = False,
     as_json: Annotated[bool, json_option("summary, scores and paths")] = False,
     quiet: Quiet = False,
     devices: DevicesOption = None,
@@ -87,7 +86,10 @@ def run(
         return _what_now(config.out, devices_line(devices, coordinator, hosts, host))
 
     try:
-        with _precision(config), redirect_stdout(sys.stderr):  # stdout is for the result
+        with (
+            jax.enable_x64(config.run.x64 or jax.config.jax_enable_x64),
+            redirect_stdout(sys.stderr),
+        ):  # stdout is for the result
             with among(all_hosts, what_now):
                 all_hosts.together(check)
                 job = all_hosts.together(lambda: build(config))
@@ -126,15 +128,11 @@ def _check_extras(report: bool) -> None:
         check_installed(module, "report")
 
 
-def _precision(config: Config) -> AbstractContextManager[Any]:
-    return jax.enable_x64(True) if config.run.x64 else nullcontext()
-
-
 def _sample(config: Config, job: Job, resume: bool, quiet: bool, runtime: Devices | None) -> Run:
     is_first = runtime is None or runtime.hosts.is_first
     if not quiet and is_first:
         print(job.data, file=sys.stderr)
-    asked = config.run
+    settings = {name: value for name, value in asdict(config.run).items() if name not in ("out", "x64")}
     try:
         return sample(
             job.posterior,
@@ -142,12 +140,7 @@ def _sample(config: Config, job: Job, resume: bool, quiet: bool, runtime: Device
             job.network,
             job.sampler,
             init=job.init,
-            num_samples=asked.num_samples,
-            num_warmup=asked.num_warmup,
-            num_chains=asked.num_chains,
-            thin=asked.thin,
-            seed=asked.seed,
-            keep=asked.keep,
+            **settings,
             out=config.out,
             resume=resume,
             progress=not quiet,

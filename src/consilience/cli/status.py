@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from .._refused import Refused
 from ..peers import AGENT, OBSERVER, OBSERVER_FILE, ask, check_endpoint, described, dialed, read_observer
@@ -22,10 +22,10 @@ SECONDS = 10.0  # for an answer: an agent may be compiling
 
 def status(
     place: Annotated[
-        str, typer.Argument(help="A folder of consilience init, or an agent's endpoint.", metavar="DIR|ENDPOINT")
+        str, Argument(help="A folder of consilience init, or an agent's endpoint.", metavar="DIR|ENDPOINT")
     ],
     observer: Annotated[
-        Path | None, typer.Option(help="The observer's folder, with which an endpoint is asked.", metavar="DIR")
+        Path | None, Option(help="The observer's folder, with which an endpoint is asked.", metavar="DIR")
     ] = None,
     as_json: Annotated[bool, json_option("it")] = False,
 ) -> None:

@@ -98,10 +98,7 @@ def _network(reading: Reading) -> Markup:
     if classes:
         columns["classes"] = [listed([str(label) for label in own], NEIGHBOURS) for own in classes]
     if not reading.has_one_chain_for_all and reading.agents == agents:
-        for title, stat, decimals in (
-            ("acceptance", acceptance_stat(reading), 3),
-            ("distance", "disagreement", 0),
-        ):
+        for title, stat, decimals in (("acceptance", acceptance_stat(reading), 3), ("distance", "disagreement", 0)):
             if stat in run.stats and run.num_draws:
                 means = [float(np.mean(values)) for values in run.stats[stat]]
                 columns[title] = [fixed(mean, decimals) if decimals else number(mean) for mean in means]

@@ -125,7 +125,7 @@ def test_what_only_the_first_host_can_refuse_ends_both(folder):
 
 def test_an_error_of_one_host_ends_both(folder):
     (folder / "failing.py").write_text(
-        "from consilience.results import parts, shared\n"
+        "from consilience.store import shared\n"
         "def full(*_): raise OSError(28, 'No space left on device')\n"
         "shared.write_part = full\n" + MODEL.replace("def load():", "def load_failing():")
     )

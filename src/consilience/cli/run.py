@@ -85,11 +85,9 @@ def run(
     def what_now() -> str:
         return _what_now(config.out, devices_line(devices, coordinator, hosts, host))
 
+    precision = jax.enable_x64(config.run.x64 or jax.config.read("jax_enable_x64"))
     try:
-        with (
-            jax.enable_x64(config.run.x64 or jax.config.jax_enable_x64),
-            redirect_stdout(sys.stderr),
-        ):  # stdout is for the result
+        with precision, redirect_stdout(sys.stderr):  # stdout is for the result
             with among(all_hosts, what_now):
                 all_hosts.together(check)
                 job = all_hosts.together(lambda: build(config))

@@ -5,28 +5,25 @@ from __future__ import annotations
 import numpy as np
 
 from . import figures, predictions
-from .markup import Markup, figure, join, panel, paragraph, table
+from .markup import Content, figure, panel, paragraph, table
 from .numbers import MISSING, fixed, number
 from .reading import Reading, shared_names
 from .sections import mixing
 from .style import MOST_SERIES
 
 
-def side_by_side(readings: list[Reading], compared: tuple[str, ...]) -> Markup:
+def side_by_side(readings: list[Reading], compared: tuple[str, ...]) -> Content:
     """Make a table of all runs, and draw the marginals of parameters that they share."""
     scored = list(dict.fromkeys(name for reading in readings for name in _scores(reading)))
     columns = [_column(reading, scored) for reading in readings]
     rows = [(measure, *(column[measure] for column in columns)) for measure in columns[0]]
-    explained = (
-        "ESS is the bulk effective sample size. Scores are averages over agents; each run's section has the rest."
-    )
-    return join(
-        [
-            table("Runs: one a column", ["", *(reading.name for reading in readings)], rows, "compared"),
-            paragraph(explained),
-            _overlaid(readings, compared),
-        ]
-    )
+    return [
+        table("Runs: one a column", ["", *(reading.name for reading in readings)], rows, "compared"),
+        paragraph(
+            "ESS is the bulk effective sample size. Scores are averages over agents; each run's section has the rest."
+        ),
+        _overlaid(readings, compared),
+    ]
 
 
 def short_verdict(reading: Reading) -> str:
@@ -62,7 +59,7 @@ def _column(reading: Reading, scored: list[str]) -> dict[str, str]:
     }
 
 
-def _overlaid(readings: list[Reading], compared: tuple[str, ...]) -> Markup:
+def _overlaid(readings: list[Reading], compared: tuple[str, ...]) -> Content:
     """Draw marginals of parameters that at least two runs have; a run has the same colour in all of them."""
     if not compared:
         return figures.missing("No two of the runs have a parameter of the same name: no marginals can be compared.")
@@ -78,7 +75,7 @@ def _overlaid(readings: list[Reading], compared: tuple[str, ...]) -> Markup:
         "sample the same posterior lie on each other, and a narrower curve is surer, or has not mixed: see R-hat."
     )
     lines = figures.names_of_lines([reading.name for reading in drawn])
-    return join([paragraph(_what_is_compared(readings, compared)), figure(caption, panels, lines)])
+    return [paragraph(_what_is_compared(readings, compared)), figure(caption, panels, lines)]
 
 
 def _what_is_compared(readings: list[Reading], compared: tuple[str, ...]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .._lazy import LazyModule
 
@@ -17,12 +17,14 @@ else:
         return markupsafe.Markup(text)
 
 
+Content: TypeAlias = "Markup | str | list[Any]"  # a piece of a page, or a list of pieces
 EMPTY = {"meta", "line", "img"}
 WORDS = {"neighbours", "classes"}  # columns of words, not numbers
 
 
 def join(parts: Iterable[Any]) -> Markup:
-    return Markup("").join(parts)
+    """Return all parts one after the other; a part may be a list of such."""
+    return Markup("").join(join(part) if isinstance(part, list) else part for part in parts)
 
 
 def tag(name: str, /, *children: object, **attributes: object) -> Markup:

@@ -47,6 +47,11 @@ class Reading:
         """Findings that must be known before the run is used, each in a few words."""
         return tuple(finding.short for finding in self.summary.findings if finding.is_grave)
 
+    @property
+    def acceptance(self) -> np.ndarray | None:
+        """The acceptance of every draw, None where the sampler takes every proposal."""
+        return self.run.stats.get("is_accepted", self.run.stats.get("acceptance_rate"))
+
     @cached_property
     def farthest_agent(self) -> int:
         """The agent whose draws are farthest from the network mean, or not all finite, in the parameters shown."""

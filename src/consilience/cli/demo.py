@@ -13,7 +13,7 @@ from rich.table import Table
 from typer import Option
 
 from .._compiled import keep_compiled_code
-from .errors import check_demo_installed, check_folder, exit_on_error
+from .errors import FOR_PAGES, check_extras, check_folder, exit_on_error
 from .options import Quick, Quiet, json_option
 from .output import new_table
 
@@ -41,7 +41,7 @@ def demo(
     Example: consilience demo --out demo-output --seed 1
     """
     with exit_on_error():
-        check_demo_installed()
+        check_extras(demo=FOR_PAGES)
         check_folder(out, "--out DIR")
         out.mkdir(parents=True, exist_ok=True)
     keep_compiled_code()

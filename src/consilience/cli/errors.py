@@ -9,7 +9,7 @@ import sysconfig
 import tempfile
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -26,6 +26,7 @@ EXIT_CODES = (
     "Exit codes: 0 done; 1 failed while running; 2 refused before the first draw, the message has the fix; 130 "
     "interrupted."
 )
+FOR_PAGES = ("sklearn", "arviz_stats", "matplotlib", "markupsafe")  # modules of the extra demo
 MOST_LINES = 12  # of another library's error message: all must fit on a screen
 CAN_HAPPEN = (RuntimeError, OSError, MemoryError)  # to a correct run
 _NOT_YET_CONVERTED = (ValueError, TypeError, FileNotFoundError, PermissionError)  # refusals, where this package raises
@@ -131,10 +132,11 @@ def check_page(page: Path, fix: str) -> None:
     check_folder(page.parent, fix)
 
 
-def check_demo_installed() -> None:
-    """Refuse missing packages before the first draw, and not after the last."""
-    for module in ("sklearn", "arviz_stats", "matplotlib"):
-        check_installed(module, "demo")
+def check_extras(**modules: Sequence[str]) -> None:
+    """Refuse missing modules of the named extras before the first draw, and not after the last."""
+    for extra, names in modules.items():
+        for name in names:
+            check_installed(name, extra)
 
 
 def _frames(error: Exception) -> traceback.StackSummary:

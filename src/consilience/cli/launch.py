@@ -6,27 +6,26 @@ import json
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from tempfile import TemporaryFile
+from typing import IO, Annotated
 
 from typer import Argument, Option
 
 from .._tables import read_toml
 from ..peers import AGENT
 from ..results import load
-from .errors import FAILED, INTERRUPTED, end, exit_on_error, on_signals
+from .errors import FAILED, INTERRUPTED, MOST_LINES, end, exit_on_error, on_signals
 from .options import Quiet, json_option, set_option
 from .output import result_text
 from .peer import LINE_SECONDS
 from .status import agent_folders, read_statuses, status_text
 
 REFRESH = 1.0  # seconds between two looks
-MOST_WORDS = 100  # lines of an agent's stderr that are remembered
 MOST_STARTS = 100  # of one agent
 
 
@@ -57,20 +56,17 @@ def launch(
         crew = Crew(folders, data, options, restarts=told != "continue-without")
     with exit_on_error(FAILED):
         codes = crew.run(quiet)
-    bad = {name: code for name, code in codes.items() if code and not (code < 0 and crew.results)}
+    results = crew.results()
+    bad = {name: code for name, code in codes.items() if code and not (code < 0 and results)}
     if bad:
         worst = INTERRUPTED if set(bad.values()) == {INTERRUPTED} else max(bad.values())
         end(abs(worst), *(f"{name}: {crew.last_words(name)}" for name in bad))
-    paths = {name: json.loads(crew.results[name])["paths"]["run"] for name in folders if name in crew.results}
+    paths = {name: json.loads(results[name])["paths"]["run"] for name in folders if name in results}
     print(result_text(load(next(iter(paths.values()))), as_json, paths))
 
 
 class Crew:
-    """The processes of all agents of a run on this machine.
-
-    Attributes:
-      results: what each agent has printed on stdout, by name.
-    """
+    """The processes of all agents of a run on this machine."""
 
     def __init__(self, folders: dict[str, Path], data: str | None, options: list[str], restarts: bool) -> None:
         self._folders, self._restarts = folders, restarts
@@ -79,11 +75,9 @@ class Crew:
             rows = [] if data is None else ["--data", data.replace("{name}", name).replace("{index}", str(index))]
             program = [sys.executable, "-c", "from consilience.cli import main; main()"]
             self._commands[name] = [*program, "peer", str(folder / AGENT), *rows, *options, "--quiet", "--json"]
-        self._processes: dict[str, subprocess.Popen[str]] = {}
-        self._words: dict[str, list[str]] = {}
-        self.results: dict[str, str] = {}
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._said: dict[str, tuple[IO[str], IO[str]]] = {}  # stdout and stderr
         self._stopping = False
-        self._readers: list[threading.Thread] = []
         self._starts: Counter[str] = Counter()
         self._began = time.time()
         self._shown = False
@@ -102,40 +96,21 @@ class Crew:
                 if not quiet and time.monotonic() - spoke >= (REFRESH if sys.stderr.isatty() else LINE_SECONDS):
                     spoke = time.monotonic()
                     self._show()
-        for thread in self._readers:
-            thread.join(5)
         return {name: process.returncode for name, process in self._processes.items()}
 
+    def results(self) -> dict[str, str]:
+        """Return what each agent has printed on stdout, by name, of those that have ended and printed."""
+        return {name: text for name, (out, _) in self._said.items() if (text := _all_of(out))}
+
     def last_words(self, name: str) -> str:
-        return "\n".join(self._words[name][-12:]) or f"ended with code {self._processes[name].returncode}"
+        lines = _all_of(self._said[name][1]).splitlines()
+        return "\n".join(lines[-MOST_LINES:]) or f"ended with code {self._processes[name].returncode}"
 
     def _start(self, name: str) -> None:
-        process = subprocess.Popen(
-            self._commands[name],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,  # Ctrl-C is for this process, which passes it on
-        )
-        self._processes[name], self._words[name] = process, []
         self._starts[name] += 1
-
-        def read_result() -> None:
-            assert process.stdout is not None
-            with process.stdout as output:
-                text = output.read()
-            if text:
-                self.results[name] = text
-
-        def read_words() -> None:
-            assert process.stderr is not None
-            with process.stderr as output:
-                for line in output:
-                    self._words[name] = [*self._words[name][-MOST_WORDS:], line.rstrip()]
-
-        for work in (read_result, read_words):
-            self._readers.append(threading.Thread(target=work, daemon=True))
-            self._readers[-1].start()
+        self._said[name] = out, err = TemporaryFile("w+"), TemporaryFile("w+")  # noqa: SIM115
+        # A session of its own: Ctrl-C is for this process, which passes it on.
+        self._processes[name] = subprocess.Popen(self._commands[name], stdout=out, stderr=err, start_new_session=True)
 
     def _look_after(self, quiet: bool) -> None:
         """Start agents again that were killed, and stop all agents where one has failed."""
@@ -172,3 +147,8 @@ class Crew:
             up = f"\x1b[{text.count(chr(10)) + 1}A\x1b[J" if self._shown and sys.stderr.isatty() else ""
             self._shown = True
             print(f"{up}{text}", file=sys.stderr, flush=True)
+
+
+def _all_of(file: IO[str]) -> str:
+    file.seek(0)
+    return file.read()

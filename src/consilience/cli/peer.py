@@ -22,7 +22,6 @@ from typer import Argument, Option
 
 from .._compat import callback_errors_unlogged, dispatch_synchronously, log_zenoh_refusals, zenoh_refusal
 from .._compiled import keep_compiled_code
-from .._extras import check_installed
 from .._refused import Refused
 from .._tables import not_one_of
 from ..network import network_from_spec
@@ -33,7 +32,7 @@ from .agents import AgentRun, read_agent
 from .build import model_of, sampler_from
 from .config import SplitTable
 from .data import load_data
-from .errors import FAILED, INTERRUPTED, end, exit_on_error, on_signals, stdout_to
+from .errors import FAILED, INTERRUPTED, check_extras, end, exit_on_error, on_signals, stdout_to
 from .modules import named
 from .options import Quiet, json_option, set_option
 from .output import result_text
@@ -42,7 +41,6 @@ STATUS = "status.json"
 LOG = "peer.log"
 LINE_SECONDS = 10.0
 PATIENCE = 30.0  # seconds
-EXTRAS = {"zenoh": "peers", "cryptography": "peers", "zarr": "cli", "arviz_stats": "report"}
 PEERS = "consilience.peers"  # name of the log of what happens between agents
 
 
@@ -76,8 +74,7 @@ def peer(
         check_on_loss(on_loss)
         if not 0 < patience < float("inf"):
             raise Refused(f"--patience {patience}", "a number of seconds is needed", "Write --patience 30.")
-        for module, extra in EXTRAS.items():
-            check_installed(module, extra)
+        check_extras(peers=("zenoh", "cryptography"), cli=("zarr",), report=("arviz_stats",))
         agent = read_agent(file, data, changes)
         agent.identity()
         keep_compiled_code()

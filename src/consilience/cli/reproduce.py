@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, TypeAlias
 
 from rich.console import Console
 from typer import Argument, Option
@@ -29,23 +28,14 @@ from ..experiments import (
 )
 from ..experiments import reproduce as run_experiment
 from ..store import RUN
-from .errors import INTERRUPTED, check_demo_installed, check_folder, end, exit_on_error
+from .errors import FOR_PAGES, INTERRUPTED, check_extras, check_folder, end, exit_on_error
 from .options import Quick, Quiet, json_option
 from .output import new_table
 
 ALL = "all"
 PAGE = "index.html"
+Scale: TypeAlias = Literal["small", "paper"]
 UNLIMITED = 10_000  # columns
-
-
-class Scale(StrEnum):
-    small = "small"
-    paper = "paper"
-
-
-class Precision(StrEnum):
-    float32 = "float32"
-    tf32 = "tf32"
 
 
 def reproduce(
@@ -54,14 +44,14 @@ def reproduce(
     ],
     scale: Annotated[
         Scale, Option(help="small: each in two minutes on two cores. paper: in full; the images need a GPU.")
-    ] = Scale.small,
+    ] = "small",
     seeds: Annotated[int | None, Option(help="Independent chains; left out, the experiment's own.", min=1)] = None,
     out: Annotated[
         Path | None, Option(help="Folder for all; left out, reproduction/SCALE.", show_default=False)
     ] = None,
     precision: Annotated[
-        Precision, Option(help="Of products on a GPU: tf32 is faster, and has 11 bits.")
-    ] = Precision.float32,
+        Literal["float32", "tf32"], Option(help="Of products on a GPU: tf32 is faster, and has 11 bits.")
+    ] = "float32",
     quick: Quick = False,
     as_json: Annotated[bool, json_option("the records")] = False,
     quiet: Quiet = False,
@@ -73,7 +63,7 @@ def reproduce(
 
     Example: consilience reproduce mnist-ring --scale small
     """
-    folder = out or Path("reproduction") / (scale.value + "-quick" * quick)
+    folder = out or Path("reproduction") / (scale + "-quick" * quick)
 
     def what_now() -> str:
         drawn = any(folder.glob(f"*/{RUNS}/*/{RUN}"))
@@ -87,7 +77,7 @@ def reproduce(
             records = []
             for experiment in chosen:
                 place = folder / experiment.name
-                options = Options(scale.value, seeds, place, precision.value, not (quiet or as_json), quick)
+                options = Options(scale, seeds, place, precision, not (quiet or as_json), quick)
                 records.append(run_experiment(experiment, options))
                 if not as_json:
                     show(records[-1])
@@ -109,10 +99,10 @@ def _chosen(names: list[str]) -> list[Experiment]:
 
 def _check(chosen: list[Experiment], scale: Scale, folder: Path) -> None:
     """Refuse missing packages and data, and an unusable folder, before the first draw and not after the last."""
-    check_demo_installed()
+    check_extras(demo=FOR_PAGES)
     check_folder(folder, "--out DIR")
     missing = []
-    for name in sorted({name for one in chosen for name in one.data} if scale is Scale.paper else ()):
+    for name in sorted({name for one in chosen for name in one.data} if scale == "paper" else ()):
         try:
             data.fetch(name)
         except (Refused, FileNotFoundError) as refusal:

@@ -15,7 +15,7 @@ import jax
 from typer import Argument, Option
 
 from .._compiled import keep_compiled_code
-from .._extras import check_installed, require
+from .._extras import require
 from .._refused import Refused
 from ..engine import Hosts
 from ..results import Run
@@ -24,7 +24,7 @@ from ..store import RUN
 from .build import Job, build
 from .config import Config, differences, read_config
 from .devices import CoordinatorOption, DevicesOption, HostOption, HostsOption, among, devices_line, runtime_of
-from .errors import FAILED, INTERRUPTED, MOST_LINES, check_folder, check_page, end, exit_on_error
+from .errors import FAILED, INTERRUPTED, MOST_LINES, check_extras, check_folder, check_page, end, exit_on_error
 from .options import Changes, Quiet, json_option
 from .output import result_text
 
@@ -76,7 +76,8 @@ def run(
         keep_compiled_code()
 
     def check() -> None:
-        _check_extras(not no_report)
+        page = () if no_report else ("matplotlib", "markupsafe")
+        check_extras(cli=("zarr", "tomli_w"), report=("arviz_stats", *page))
         if all_hosts.is_first:  # the others write nothing of their own, and may come when it has begun
             _check_folder(config.out, resume)
             if not no_report:
@@ -116,14 +117,6 @@ def _check_folder(folder: Path, resume: bool) -> None:
             f"  to keep it and start another:               --out {other}\n"
             f"  to start over:                              rm -r {folder}",
         )
-
-
-def _check_extras(report: bool) -> None:
-    """Refuse missing packages before the first draw, not after the last."""
-    for module in ("zarr", "tomli_w"):
-        check_installed(module, "cli")
-    for module in ("arviz_stats", *["matplotlib"] * report):
-        check_installed(module, "report")
 
 
 def _sample(config: Config, job: Job, resume: bool, quiet: bool, runtime: Devices | None) -> Run:

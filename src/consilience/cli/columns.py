@@ -98,6 +98,8 @@ def read_columns(path: Path) -> Columns:
         found = READERS[path.suffix](path)
     except UnicodeDecodeError:
         raise Refused("", f"{path} is not text in UTF-8", "Save it as UTF-8.") from None
+    except Refused as refusal:
+        raise refusal.about(f"{path} cannot be read") from None
     except (ValueError, OSError, BadZipFile, csv.Error) as error:
         raise Refused(f"{path} cannot be read", str(error)) from None
     if not found.columns or not all(len(np.atleast_1d(values)) for values in found.columns.values()):
@@ -126,7 +128,7 @@ def _parquet(path: Path) -> Columns:
     try:
         from pyarrow.parquet import read_table  # type: ignore[import-untyped]
     except ModuleNotFoundError:
-        raise Refused(str(path), "reading it needs pyarrow, which is not installed", "pip install pyarrow") from None
+        raise Refused("", "it needs pyarrow, which is not installed", "Install it: pip install pyarrow") from None
     table = read_table(path)
     return Columns(path, {name: np.array(table.column(name).to_pylist(), dtype=object) for name in table.column_names})
 

@@ -59,7 +59,7 @@ def devices_line(devices: str | None, coordinator: str | None, hosts: int | None
 
 
 @contextmanager
-def among(hosts: Hosts, hint: Callable[[], str]) -> Iterator[None]:
+def exit_on_error_together(hosts: Hosts, hint: Callable[[], str]) -> Iterator[None]:
     """Run what several hosts do together: say errors, and end all hosts where there is one.
 
     Hosts that have all stopped for the same reason exit normally. A host that has a reason of its own, or has lost
@@ -71,7 +71,7 @@ def among(hosts: Hosts, hint: Callable[[], str]) -> Iterator[None]:
             yield
         return
     try:
-        with stdout_to(2), exit_on_error(hint=hint), _losses_are_said(hint):
+        with stdout_to(2), exit_on_error(hint=hint), _exit_on_lost_host(hint):
             yield
     except BaseException as error:
         reason = error.__context__ if isinstance(error, typer.Exit) else error
@@ -92,7 +92,7 @@ def _exit_code(error: BaseException) -> int:
 
 
 @contextmanager
-def _losses_are_said(hint: Callable[[], str]) -> Iterator[None]:
+def _exit_on_lost_host(hint: Callable[[], str]) -> Iterator[None]:
     try:
         yield
     except (LostHostError, jax.errors.JaxRuntimeError) as error:

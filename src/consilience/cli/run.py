@@ -23,7 +23,15 @@ from ..runs import Devices, sample
 from ..store import RUN
 from .build import Job, build
 from .config import Config, differences, read_config
-from .devices import CoordinatorOption, DevicesOption, HostOption, HostsOption, among, devices_line, runtime_of
+from .devices import (
+    CoordinatorOption,
+    DevicesOption,
+    HostOption,
+    HostsOption,
+    devices_line,
+    exit_on_error_together,
+    runtime_of,
+)
 from .errors import FAILED, INTERRUPTED, MOST_LINES, check_extras, check_folder, check_page, end, exit_on_error
 from .options import Changes, Quiet, json_option
 from .output import result_text
@@ -89,7 +97,7 @@ def run(
     precision = jax.enable_x64(config.run.x64 or jax.config.read("jax_enable_x64"))
     try:
         with precision, redirect_stdout(sys.stderr):  # stdout is for the result
-            with among(all_hosts, what_now):
+            with exit_on_error_together(all_hosts, what_now):
                 all_hosts.together(check)
                 job = all_hosts.together(lambda: build(config))
                 done = _sample(config, job, resume, quiet, runtime)

@@ -24,10 +24,11 @@ from .._compat import callback_errors_unlogged, dispatch_synchronously, log_zeno
 from .._compiled import keep_compiled_code
 from .._refused import Refused
 from .._tables import not_one_of
+from ..neighbors import Interrupted
 from ..network import network_from_spec
 from ..peers import ON_LOSS, described, is_said
 from ..results import Run
-from ..runs import Length
+from ..runs import Excluded, Length, Member, Stopped, Task
 from .agents import AgentRun, read_agent
 from .build import model_of, sampler_from
 from .config import SplitTable
@@ -82,8 +83,6 @@ def peer(
         dispatch_synchronously()
         with redirect_stdout(sys.stderr):
             member = _member(agent, patience, quiet)
-    from ..runs import Excluded, Stopped
-
     with _logged(agent, quiet), _zenoh_in_the_log(), redirect_stdout(sys.stderr), exit_on_error():
         try:
             done = _run(member)
@@ -109,10 +108,8 @@ def _again(file: Path, data: str | None, changes: Sequence[str], patience: float
     return shlex.join(words)
 
 
-def _member(agent: AgentRun, patience: float, quiet: bool) -> Any:
+def _member(agent: AgentRun, patience: float, quiet: bool) -> Member:
     """Return the agent as a `Member` of the run, checked and ready to be compiled."""
-    from ..runs import Member, Task
-
     config, asked = agent.config, agent.config.run
     posterior, init = model_of(config)
     task = Task(
@@ -148,7 +145,7 @@ def _rows(agent: AgentRun) -> Any:
     return shards[0]
 
 
-def _run(member: Any) -> Run:
+def _run(member: Member) -> Run:
     """Run the agent in a thread of its own: this one stays free for Ctrl-C, whatever compiled code is waiting for."""
     ended: list[Run | BaseException] = []
 
@@ -177,8 +174,6 @@ def _run(member: Any) -> Run:
 @contextmanager
 def _logged(agent: AgentRun, quiet: bool) -> Iterator[None]:
     """Write what happens between agents to a log file, and to stderr unless `quiet`."""
-    from ..neighbors import Interrupted
-
     log = logging.getLogger(PEERS)
     handlers: dict[logging.Handler, str] = {
         logging.FileHandler(agent.folder / LOG, encoding="utf-8"): "%(asctime)s %(levelname)s %(message)s"

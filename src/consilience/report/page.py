@@ -7,6 +7,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .._refused import Refused
 from .comparison import short_verdict, side_by_side
 from .markup import Content, Markup, paragraph, tag
 from .reading import Reading, readings
@@ -30,7 +31,7 @@ def report(runs: Sequence[Run] | Mapping[str, Run], path: Path, title: str | Non
     """
     named = dict(runs) if isinstance(runs, Mapping) else _named(runs)
     if not named:
-        raise ValueError("report: no runs were given; write report([run], path).")
+        raise Refused("report", "no runs were given", "Write report([run], path).")
     found, compared = readings(named)
     page = whole_page(title or _title(found), _lead(found), _body(found, compared))
     path = Path(path)

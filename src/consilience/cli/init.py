@@ -236,10 +236,9 @@ def _data(folder: Path, plan: Provision) -> dict[str, Any]:
 
 def _text(folder: Path, plan: Provision) -> str:
     rows = [("folder", "for", "reached at")]
-    for name, place in zip(plan.names, plan.places, strict=True):
-        rows.append((str(folder / name), f"the owner of {name}", place.endpoint))
-    rows.append((str(folder / OBSERVER), "who may watch the run", ""))
-    rows.append((str(folder / AUTHORITY), "nobody: keep it, it can make any agent's certificate", ""))
+    rows += [(str(folder / name), f"the owner of {name}", endpoint) for name, endpoint in plan.endpoints.items()]
+    rows += [(str(folder / OBSERVER), "who may watch the run", "")]
+    rows += [(str(folder / AUTHORITY), "nobody: keep it, it can make any agent's certificate", "")]
     first, second = max(len(row[0]) for row in rows), max(len(row[1]) for row in rows if row[2])
     lines = [f"run {plan.run_id}: {len(plan.names)} agents, {plan.network.name}", ""]
     lines += [f"{one:<{first}}  {two:<{second}}  {three}".rstrip() for one, two, three in rows]

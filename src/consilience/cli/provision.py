@@ -46,6 +46,10 @@ class Provision:
     modules: list[Path]
     left_out: list[str]
 
+    @property
+    def endpoints(self) -> dict[str, str]:
+        return {name: place.endpoint for name, place in zip(self.names, self.places, strict=True)}
+
     def neighbors(self, agent: int) -> dict[str, str]:
         return {self.names[k]: self.places[k].endpoint for k in self.network.neighbors(agent)}
 
@@ -132,9 +136,8 @@ def _commented(name: str, table: Mapping[str, Any]) -> str:
 
 def _observer_text(plan: Provision) -> str:
     """Return the text of observer.toml."""
-    endpoints = {name: place.endpoint for name, place in zip(plan.names, plan.places, strict=True)}
     files = {"key": "key.pem", "certificate": "certificate.pem", "authority": "authority.pem"}
-    tables = {OBSERVER: {"run": plan.run_id, **files, "names": plan.names}, "agents": endpoints}
+    tables = {OBSERVER: {"run": plan.run_id, **files, "names": plan.names}, "agents": plan.endpoints}
     return f"# For who watches the run {plan.run_id}. key.pem must not leave this folder.\n\n{_toml(tables)}"
 
 

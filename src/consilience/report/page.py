@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from .._refused import Refused
 from .comparison import short_verdict, side_by_side
 from .markup import Content, Markup, paragraph, tag
-from .reading import Reading, readings
+from .reading import RunReading, readings
 from .sections import run_sections
 from .style import css_variables
 from .svg import distinct_names
@@ -49,18 +49,18 @@ def _named(runs: Sequence[Run]) -> dict[str, Run]:
     }
 
 
-def _title(found: list[Reading]) -> str:
+def _title(found: list[RunReading]) -> str:
     return " / ".join(reading.name for reading in found) if len(found) <= MOST_IN_TITLE else f"{len(found)} runs"
 
 
-def _lead(found: list[Reading]) -> Markup:
+def _lead(found: list[RunReading]) -> Markup:
     """Make the line that says what the page is about."""
     if len(found) == 1:
         return paragraph(f"Sampler {found[0].run.sampler.name}, network {found[0].run.network.name}: {found[0].size}.")
     return paragraph(f"{len(found)} runs: first all of them in one table, then each from its verdict to its cost.")
 
 
-def _body(found: list[Reading], compared: tuple[str, ...]) -> Content:
+def _body(found: list[RunReading], compared: tuple[str, ...]) -> Content:
     if len(found) == 1:
         return run_sections(found[0], level=2)
     links, sections = [], []

@@ -10,7 +10,7 @@ import numpy as np
 from . import figures, predictions
 from .markup import Content, Markup, abreast, facts, figure, folded, join, panel, paragraph, table, tag
 from .numbers import MISSING, count, fixed, listed, number
-from .reading import Reading, some, worst_places
+from .reading import RunReading, some, worst_places
 from .style import MOST_SERIES
 
 MOST_NOTED = 8  # agents with a note in the picture of the network
@@ -28,7 +28,7 @@ STATISTICS: dict[str, tuple[str, Callable[[float], str]]] = {  # in the table of
 }
 
 
-def run_sections(reading: Reading, level: int) -> Markup:
+def run_sections(reading: RunReading, level: int) -> Markup:
     """Make all sections of the page on one run.
 
     Args:
@@ -53,7 +53,7 @@ def run_sections(reading: Reading, level: int) -> Markup:
     )
 
 
-def verdict(reading: Reading) -> Markup:
+def verdict(reading: RunReading) -> Markup:
     """Make the box with the verdict, and with the sampler's bias."""
     bias = reading.run.sampler.bias
     said = ("Bias. ", "None by design.") if bias is None else ("Biased by design. ", bias)
@@ -64,7 +64,7 @@ def verdict(reading: Reading) -> Markup:
     return tag("div", *parts, class_="verdict careful" if reading.grave else "verdict")
 
 
-def key_figures(reading: Reading) -> Markup:
+def key_figures(reading: RunReading) -> Markup:
     summary, run = reading.summary, reading.run
     worst, least, typical = mixing(reading)
     return facts(
@@ -81,7 +81,7 @@ def key_figures(reading: Reading) -> Markup:
     )
 
 
-def mixing(reading: Reading) -> tuple[float, float, float]:
+def mixing(reading: RunReading) -> tuple[float, float, float]:
     """Return the largest R-hat, the least and the median bulk ESS of those that were computed."""
     r_hat, ess = (reading.summary.columns[name] for name in ("r_hat", "ess_bulk"))
     r_hat, ess = r_hat[~np.isnan(r_hat)], ess[~np.isnan(ess)]
@@ -89,7 +89,7 @@ def mixing(reading: Reading) -> tuple[float, float, float]:
     return float(r_hat.max(initial=-np.inf)) if len(r_hat) else np.nan, least, typical
 
 
-def _network(reading: Reading) -> Content:
+def _network(reading: RunReading) -> Content:
     run, agents = reading.run, reading.run.network.size
     classes = getattr(run.evaluation, "seen", None)
     notes = None
@@ -123,7 +123,7 @@ def _network(reading: Reading) -> Content:
     return [paragraph(facts_line), tag("div", picture, body, class_=beside)]
 
 
-def _parameters(reading: Reading) -> Content:
+def _parameters(reading: RunReading) -> Content:
     names, columns = reading.summary.names, reading.summary.columns
     if not names:
         return figures.missing("No parameters were kept.")
@@ -139,7 +139,7 @@ def _parameters(reading: Reading) -> Content:
     return [paragraph(explained), table(f"Parameters: {which}", ["parameter", *STATISTICS], rows)]
 
 
-def _chains(reading: Reading) -> Content:
+def _chains(reading: RunReading) -> Content:
     if not reading.shown or not reading.run.num_draws:
         return figures.missing("There are no draws to show.")
     lines = figures.names_of_lines([f"chain {chain}" for chain in some(reading.run.num_chains)])
@@ -172,7 +172,7 @@ def _omitted(what: str, total: int) -> str:
     return f" Of {total} {what}, {MOST_SERIES}, evenly spaced, are drawn." if total > MOST_SERIES else ""
 
 
-def _marginals(reading: Reading) -> Content:
+def _marginals(reading: RunReading) -> Content:
     if not reading.shown or not reading.run.num_draws:
         return figures.missing("There are no draws to show.")
     if reading.run.copies > 1:
@@ -187,13 +187,13 @@ def _marginals(reading: Reading) -> Content:
     return [paragraph(text), _panels(caption, drawings, lines)]
 
 
-def _over_time(reading: Reading) -> Content:
+def _over_time(reading: RunReading) -> Content:
     omitted = _omitted("agents", reading.agents) if reading.run.copies > 1 else ""
     omitted += _omitted("chains", reading.run.num_chains)
     return [paragraph(omitted) if omitted else "", abreast([_agreement(reading), _acceptance(reading)])]
 
 
-def _agreement(reading: Reading) -> Markup:
+def _agreement(reading: RunReading) -> Markup:
     if reading.agents < reading.run.network.size:
         return paragraph("The other agents keep their draws: how far they are apart is not known here.")
     if reading.agents == 1:
@@ -210,7 +210,7 @@ def _agreement(reading: Reading) -> Markup:
     return _lines("Distance from the network mean", "agent", apart.mean(axis=1), caption)
 
 
-def _acceptance(reading: Reading) -> Markup:
+def _acceptance(reading: RunReading) -> Markup:
     taken = reading.acceptance
     if not reading.run.num_draws:
         return figures.missing("There are no draws to show.")
@@ -231,7 +231,7 @@ def _lines(title: str, what: str, values: np.ndarray, caption: str, limits: figu
     return figure(caption, [panel(title, drawing, lines)])
 
 
-def _cost(reading: Reading) -> Content:
+def _cost(reading: RunReading) -> Content:
     run, summary = reading.run, reading.summary
     _, *bought = mixing(reading)
     rows = [

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from arviz_stats.base import array_stats
-from consilience.runs.drawing import check_in_step
+from consilience.runs.driver import check_in_step
 
 import consilience as cs
 from consilience._refused import Refused

@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from arviz_stats.base import array_stats
-from consilience.runs.driver import check_in_step
 
 import consilience as cs
 from consilience._refused import Refused
 from consilience.engine import Chunk
 from consilience.neighbors import LaneNeighbors, Traffic
+from consilience.runs.driver import check_in_step
 from consilience.samplers.adaptation import Schedule, WindowAdaptation
 
 from ..halves import checkerboard

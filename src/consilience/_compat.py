@@ -117,8 +117,9 @@ def callback_for_all_chains(
     """Return `function` as one that compiled code can call, and calls once for all chains under a `vmap` over them.
 
     API: jax.custom_batching.custom_vmap, which must see the batch through `while_loop` and `scan`;
-    jax.experimental.buffer_callback on a CPU, whose buffers are written where they are, and jax.pure_callback
-    elsewhere, neither of which may be called more or less often than the program says.
+    jax.experimental.buffer_callback on a CPU, whose buffers are written where they are and which may say that it has
+    side effects, so that no call is left out or made twice; jax.pure_callback elsewhere, since loops over chains refuse
+    the other callbacks with side effects.
     Seen to work: jax 0.10.2 and 0.12.0.
     Without it: peers with several chains cannot exchange, or count different numbers of messages and wait for each
     other (runtimes/peers/neighbors.py).
@@ -148,7 +149,7 @@ def callback_for_all_chains(
     @custom_vmap
     def call(*leaves: jax.Array) -> tuple[jax.Array, ...]:
         if jax.default_backend() == "cpu":  # without a copy, where the host can reach the numbers: ten times as fast
-            return tuple(buffer_callback(on_buffers, whole)(*leaves))
+            return tuple(buffer_callback(on_buffers, whole, has_side_effect=True)(*leaves))
         return jax.pure_callback(on_arrays, whole, *leaves)
 
     @call.def_vmap  # type: ignore[untyped-decorator]

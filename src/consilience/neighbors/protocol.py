@@ -23,8 +23,12 @@ class Repeated(AbstractContextManager, Protocol):
     several chains go through stages side by side, `times` takes one number for each of the stages.
     """
 
-    def times(self, count: int | jax.Array) -> None:
-        """Say, outside of the loop, how often every collective in it was run: a number, or one for each stage."""
+    def times(self, count: int | jax.Array, after: Any = None) -> None:
+        """Say, outside of the loop, how often every collective in it was run: a number, or one for each stage.
+
+        Args:
+          after: what the loop has returned. Where it is given, agents that are processes check the count.
+        """
         ...
 
 

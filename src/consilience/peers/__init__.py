@@ -1,6 +1,8 @@
 """Agents in processes of their own: links over TLS, certificates, cards, and what follows from them."""
 
-from .board import Board, Card
+from typing import TYPE_CHECKING, Any
+
+from .board import Board
 from .certificates import Authority, Identity, Untrusted, Verifier
 from .mailbox import Mailbox, is_said
 from .meeting import (
@@ -16,6 +18,9 @@ from .meeting import (
 )
 from .session import OBSERVER, Credentials, Links, Place, ask, check_free
 from .status import Meter, described, differences, status_of
+
+if TYPE_CHECKING:
+    from .card import Card
 
 __all__ = [
     "ENDED",
@@ -46,3 +51,12 @@ __all__ = [
     "phase_before",
     "status_of",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import cards when they are used: what checks them is an extra."""
+    if name != "Card":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .card import Card
+
+    return Card

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..engine import Chunk
 from ..store import CONSEQUENCES
-from .board import Board, Card
+from .board import Board
 from .session import Place
+
+if TYPE_CHECKING:
+    from .card import Card
 
 MOST_SHOWN = 60  # characters of a value
 

@@ -15,10 +15,9 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 
@@ -27,7 +26,6 @@ from ..peers import (
     ENDED,
     STARTABLE,
     Board,
-    Card,
     Credentials,
     Identity,
     Links,
@@ -49,6 +47,9 @@ from ..peers import (
 from ..results import Run, stored_run
 from .drawing import MOST_REDONE, take
 from .segment import Meeting, Segment, Stopped, Task, finished, given_up, is_connected, segment_folder
+
+if TYPE_CHECKING:
+    from ..peers import Card
 
 LINGER = 1.5  # seconds in which the last card reaches the neighbours
 LONGEST_LINGER = 5.0  # seconds in which a neighbour that has yet to learn that all is done comes, and learns it
@@ -426,7 +427,7 @@ class Member:
             "without": list(self._segment.without) if self._segment is not None else [],
         }
         try:
-            self._show(status_of(self.place, replace(self.board.own, report=report), self.board))
+            self._show(status_of(self.place, self.board.own.changed(report=report), self.board))
         except OSError as error:  # a full disk, a terminal that is gone: not the others' concern
             log.debug("nothing shown: %s", error)
         return report

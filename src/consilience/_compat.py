@@ -172,15 +172,24 @@ def _bytes(array: np.ndarray) -> memoryview:
     return array.reshape(-1).data.cast("B")
 
 
-def dispatch_synchronously() -> None:
-    """Make calls of compiled code return when it is done, in the whole process; call this before anything is computed.
+def dispatch_synchronously() -> bool:
+    """Make calls of compiled code return when it is done, in the whole process; tell whether that was not too late.
 
-    API: the option jax_cpu_enable_async_dispatch, undocumented. It does not cover code with parallel parts.
+    It is too late where something has been computed: a CPU keeps what it was started with.
+
+    API: the option jax_cpu_enable_async_dispatch, undocumented. It does not cover code with parallel parts. And
+    backends_are_initialized of jax._src.xla_bridge, private.
     Seen to work: jax 0.10.2 and 0.12.0.
-    Without it: a callback may wait for numbers that are computed by the thread that it holds, and `consilience peer`
-    hangs (cli/peer.py).
+    Without it: a callback may wait for numbers that are computed by the thread that it holds, and peers hang
+    (cli/peer.py, runs/peer.py).
     """
-    jax.config.update("jax_cpu_enable_async_dispatch", False)
+    from jax._src.xla_bridge import backends_are_initialized
+
+    option = "jax_cpu_enable_async_dispatch"
+    if jax.config.values[option] and backends_are_initialized() and jax.default_backend() == "cpu":
+        return False
+    jax.config.update(option, False)
+    return True
 
 
 @contextmanager

@@ -74,11 +74,11 @@ def peer(
         if not 0 < patience < float("inf"):
             raise ValueError(f"--patience {patience}: a number of seconds is needed. Write --patience 30.")
         _check_extras()
+        dispatch_synchronously()  # before the agent's file is read: a sampler's settings may be arrays
         agent = read_agent(file, data, changes)
         agent.identity()
         keep_compiled_code()
         jax.config.update("jax_enable_x64", agent.config.run.x64)  # for all threads: compiled code calls from its own
-        dispatch_synchronously()
         with redirect_stdout(sys.stderr):
             member = _member(agent, patience, quiet)
     from ..runs import Excluded, Stopped

@@ -46,6 +46,7 @@ from ..peers import (
 )
 from ..results import Run, stored_run
 from .drawing import MOST_REDONE, take
+from .peer import dispatch_as_peers_must
 from .segment import Meeting, Segment, Stopped, Task, finished, given_up, is_connected, segment_folder
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ class Member:
 
     def run(self) -> Run:
         """Take part until the run is complete, and return the run as this agent has it."""
+        dispatch_as_peers_must()
         check_free(self.place.listen)
         without = given_up(self.folder, self.place.run_id)
         there = finished(self._folder_of(without), self.task.length)

@@ -12,6 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._compat import dispatch_synchronously
+from .._refused import Refused
 from .._types import Key
 from ..engine import Engine, Inputs, Model, start_values_all
 from ..model import Layout, Posterior, Shard, View
@@ -20,6 +22,17 @@ from ..network import Network
 from ..peers import Mailbox
 from ..samplers import Sampler
 from .simulate import chain_keys
+
+
+def dispatch_as_peers_must() -> None:
+    """Make calls of compiled code return when it is done, and refuse a process in which it is too late for that."""
+    if not dispatch_synchronously():
+        raise Refused(
+            "this process",
+            "jax has computed something before the run, and would let compiled code wait for itself",
+            'Write jax.config.update("jax_cpu_enable_async_dispatch", False) before anything is computed, or start the '
+            "agent by `consilience peer`.",
+        )
 
 
 class Peer(Engine):
@@ -46,6 +59,7 @@ class Peer(Engine):
         collectives: Collectives,
         mailbox: Mailbox,
     ) -> None:
+        dispatch_as_peers_must()
         self.collectives, self._mailbox, self._key = collectives, mailbox, key
         self._counted = Traffic(collectives.rounds, mailbox.messages, mailbox.bytes)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -95,6 +96,9 @@ class Member:
         self._segment: Segment | None = None
         self._key: tuple[int, KeyPair] | None = None
         self._said: set[str] = set()
+        # Links and the pulse have threads of their own. Whoever decides by the running epoch or by this agent's card,
+        # and then ends the one or changes the other, has this; never while anything is compiled or waited for.
+        self._deciding = threading.RLock()
         self.meter = Meter(task.length.iterations)
         identity = Identity(credentials.key.read_bytes(), credentials.certificate.read_bytes())
         if identity.name != place.name:
@@ -211,12 +215,14 @@ class Member:
                 "phase": phase_before(linked, cards, segment.names),
                 "bases": segment.store.bases,
                 "attempt": max([self._attempt, *(card.attempt for card in others)]),
-                "without": tuple(sorted({*own.without, *segment.without})),
                 "key": self._key[1].public.hex(),
                 "identity": segment.alike,
             }
-            if any(getattr(own, name) != value for name, value in says.items()):
-                own = self.board.update(**says)
+            with self._deciding:
+                own = self.board.own
+                says["without"] = tuple(sorted({*own.without, *segment.without}))
+                if any(getattr(own, name) != value for name, value in says.items()):
+                    own = self.board.update(**says)
             here = [own, *(card for card in others if is_here(card, segment.alike["agent.without"], self.task.mask))]
             crew = sorted(here, key=lambda card: self.place.names.index(card.name))
             is_whole = len(crew) == len(segment.names) and self._are_alike(crew)
@@ -263,11 +269,12 @@ class Member:
     # --- running -----------------------------------------------------------------------------------------
 
     def _run_epoch(self, segment: Segment, meeting: Meeting) -> None:
-        self.mailbox.begin(meeting.epoch)
-        self._has_met, self._attempt = True, meeting.attempt
-        self._floor = meeting.epoch + 1
-        self._running = (meeting.epoch, segment)
-        self.board.update(phase="running")
+        with self._deciding:
+            self.mailbox.begin(meeting.epoch)
+            self._has_met, self._attempt = True, meeting.attempt
+            self._floor = meeting.epoch + 1
+            self._running = (meeting.epoch, segment)
+            self.board.update(phase="running")
         log.info("epoch %d: from iteration %d", meeting.epoch, meeting.base)
         self._look()
         try:
@@ -289,7 +296,8 @@ class Member:
                 raise
             raise self.mailbox.ended from error  # which lost its type on the way through compiled code
         finally:
-            self._running = None
+            with self._deciding:
+                self._running = None
 
     def _count(self, iteration: int, chunk: Any) -> None:
         self.meter.count(iteration, chunk, self.mailbox.messages, self.mailbox.bytes, self._rounds())
@@ -337,13 +345,18 @@ class Member:
         self._say(f"the link to {name} is {'up' if is_there else 'lost'}")
         if is_there:
             self.board.greet(name)
-            if self._running is not None:  # messages may have been lost meanwhile
-                self._floor = max(self._floor, self._running[0] + 1)
-                self.mailbox.end(Interrupted(f"the link to {name} is there again"))
+            with self._deciding:
+                if self._running is not None:  # messages may have been lost meanwhile
+                    self._floor = max(self._floor, self._running[0] + 1)
+                    self.mailbox.end(Interrupted(f"the link to {name} is there again"))
         self._look()
 
     def _look(self) -> None:
         """Check the board: pass on a wish to stop, end an epoch that is over for others, and judge losses."""
+        with self._deciding:
+            self._judge_cards()
+
+    def _judge_cards(self) -> None:
         self.mailbox.tick()
         cards = self.board.cards
         own = self.board.own

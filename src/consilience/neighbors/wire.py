@@ -24,6 +24,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .._refused import Refused
+
 HEADER = struct.Struct("<4s8sIQIIQ")
 MAGIC = b"CSL1"
 NOT_FINITE = 1
@@ -86,7 +88,7 @@ def _form(kind: str, dtypes: tuple[np.dtype, ...], shapes: tuple[tuple[int, ...]
         parts.append(Part(dtype, shape, math.prod(shape), place))
         place += dtype.itemsize * parts[-1].size
     if place > LARGEST:
-        raise ValueError(f"a message of {place:,} bytes: {LARGEST:,} are the most. Take fewer chains.")
+        raise Refused(f"a message of {place:,} bytes", f"{LARGEST:,} are the most", "Take fewer chains.")
     judged = tuple((part.dtype.kind, part) for part in parts if part.dtype.kind in "fb")
     return Form(zlib.crc32(text.encode()), tuple(parts), judged, place - HEADER.size)
 

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from .._lazy import LazyModule
+from .._refused import Refused
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -76,7 +77,7 @@ class Authority:
           days: how long the certificate is good for.
         """
         if _end(days) > self._certificate.not_valid_after_utc:
-            raise ValueError(f"days = {days}: the authority itself ends before. Write days={AGENT_DAYS}.")
+            raise Refused(f"days = {days}", "the authority itself ends before", f"Write days={AGENT_DAYS}.")
         key = ec.generate_private_key(ec.SECP256R1())
         builder = _builder(_named(name), self._certificate.subject, key, days, authority=self._key.public_key())
         for extension, critical in (
@@ -132,7 +133,9 @@ class Verifier:
         try:
             self._authority = x509.load_pem_x509_certificate(ca_pem)
         except ValueError:
-            raise ValueError("the authority's certificate is not PEM. Take authority.pem as it was made.") from None
+            raise Refused(
+                "the authority's certificate", "it is not PEM", "Take authority.pem as it was made."
+            ) from None
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
 
     def check(self, certificate_pem: bytes, content: bytes, signature: bytes) -> str:
@@ -189,11 +192,12 @@ def _own(key_pem: bytes, certificate_pem: bytes) -> tuple[ec.EllipticCurvePrivat
         key: Any = serialization.load_pem_private_key(key_pem, password=None)
         certificate = x509.load_pem_x509_certificate(certificate_pem)
     except (ValueError, TypeError) as error:  # a key with a password is a TypeError
-        raise ValueError(f"the key and its certificate must be PEM, the key without a password: {error}") from None
+        raise Refused("the key and its certificate must be PEM, the key without a password", str(error)) from None
     if not isinstance(key, ec.EllipticCurvePrivateKey) or certificate.public_key() != key.public_key():
-        raise ValueError(
-            f"the key is not the one that the certificate of {_common_name(certificate)} was made for. Take both from "
-            f"the same folder."
+        raise Refused(
+            "",
+            f"the key is not the one that the certificate of {_common_name(certificate)} was made for",
+            "Take both from the same folder.",
         )
     return key, certificate
 

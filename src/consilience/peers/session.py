@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from .._extras import require
+from .._refused import Refused
 
 LEASE = 3000  # milliseconds without a sign of life after which a link is given up
 PATIENT = 3_600_000_000  # microseconds that a message may wait for a slow link
@@ -169,9 +170,11 @@ def check_free(listen: str) -> None:
         try:
             trial.bind((host, int(port)))
         except OSError as error:
-            raise OSError(
-                f"nothing can listen at {listen}: {error.strerror}. Is this agent running already? Another port is "
-                f"written in [agent] listen, and in the [neighbors] of those who dial it."
+            raise Refused(
+                f"nothing can listen at {listen}",
+                f"{error.strerror}",
+                "Is this agent running already? Another port is written in [agent] listen, and in the [neighbors] of "
+                "those who dial it.",
             ) from None
 
 
@@ -208,7 +211,7 @@ class Links:
             self.session = zenoh.open(zenoh.Config.from_json5(json.dumps(configuration(place, self._credentials))))
         except zenoh.ZError as error:
             reason = str(error).partition(" at /")[0]
-            raise OSError(f"{place.name} cannot listen at {place.listen}: {reason}") from None
+            raise Refused(f"{place.name} cannot listen at {place.listen}", reason) from None
         self._publishers = {
             (topic, name): self.session.declare_publisher(
                 place.key(topic, place.name, name),

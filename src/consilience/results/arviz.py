@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from .._extras import require
+from .._refused import Refused
 from .._types import Batch, Key, Params
 from ..model import leaf_name
 from ..store import DRAWS, POSTERIOR
@@ -51,8 +52,8 @@ def data_tree(run: Run, log_likelihood: bool, posterior_predictive: bool, seed: 
             values = {key: (dims[key], values) for key, values in variables.items()}
             groups[name] = xarray.Dataset(values, {**coordinates, **examples}, facts)
     elif log_likelihood or posterior_predictive:
-        raise ValueError(
-            "this run was loaded without its data. Write cs.load(path, posterior=..., shards=...).to_arviz(...)."
+        raise Refused(
+            "", "this run was loaded without its data", "Write cs.load(path, posterior=..., shards=...).to_arviz(...)."
         )
     return xarray.DataTree.from_dict(groups)
 
@@ -89,9 +90,11 @@ def _predicted(run: Run, examples: Batch, seed: int) -> dict[str, np.ndarray]:
     """Draw new observations for every example and draw of the parameters."""
     predictive = None if run.posterior is None else run.posterior.predictive
     if predictive is None:
-        raise ValueError(
-            "posterior_predictive: this posterior cannot draw observations. Write cs.Posterior(..., predictive=...), a "
-            "function of (key, params, batch), or use cs.Posterior.from_numpyro, .classifier or .regressor."
+        raise Refused(
+            "posterior_predictive",
+            "this posterior cannot draw observations",
+            "Write cs.Posterior(..., predictive=...), a function of (key, params, batch), or use "
+            "cs.Posterior.from_numpyro, .classifier or .regressor.",
         )
     return _per_draw(run, lambda key, params: dict(predictive(key, params, examples)), seed)
 

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._refused import Refused
 from .._types import Batch, Params
 
 if TYPE_CHECKING:
@@ -120,7 +121,8 @@ def value_shape(run: Run, function: Callable[[Params, Any], jax.Array], x: Any) 
     vector = jax.ShapeDtypeStruct((run.layout.dimension,), run.layout.dtype)
     value = jax.eval_shape(lambda w, x: function(run.layout.unravel(w), x), vector, x)
     if not isinstance(value, jax.ShapeDtypeStruct):
-        raise TypeError(f"the function must return one array; it returned a {type(value).__name__}. Stack its arrays.")
+        name = type(value).__name__
+        raise Refused("the function must return one array", f"it returned a {name}", "Stack its arrays.")
     return value
 
 

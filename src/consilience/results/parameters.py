@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 
+from .._refused import Refused
 from .._types import Params
 
 if TYPE_CHECKING:
@@ -29,16 +30,15 @@ def sampled_parameters(run: Run) -> Callable[[Any], Params]:
         try:
             jax.eval_shape(parameters, jnp.zeros(kept.dimension, kept.dtype))
         except (KeyError, TypeError):
-            raise ValueError(_NOT_KEPT) from None
+            raise _not_kept() from None
         return parameters
     if run.parameters is not None:
         forms = (dict(zip(form.names, form.shapes, strict=True)) for form in (kept, run.parameters))
         if next(forms) != next(forms):
-            raise ValueError(_NOT_KEPT)
+            raise _not_kept()
     return kept.unravel
 
 
-_NOT_KEPT = (
-    "predictions need all parameters, and keep= has left some out. Leave out keep=, or keep what is predicted itself: "
-    "keep=lambda params: ..."
-)
+def _not_kept() -> Refused:
+    fix = "Leave out keep=, or keep what is predicted itself: keep=lambda params: ..."
+    return Refused("", "predictions need all parameters, and keep= has left some out", fix)

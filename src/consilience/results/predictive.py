@@ -21,6 +21,7 @@ import numpy as np
 
 from .._checks import whole_number
 from .._lazy import LazyModule
+from .._refused import Refused
 from .._types import Batch, Params
 from ..model import Classification, Regression, Task, as_arrays, rows
 from . import held_out, scores
@@ -87,7 +88,7 @@ def evaluate(
     if isinstance(task, Regression):
         for name, value in (("ood", ood), ("seen", seen)):
             if value is not None:
-                raise ValueError(f"{name} is for classes, and this task is a regression. Leave out {name}=.")
+                raise Refused(f"{name} is for classes", "this task is a regression", f"Leave out {name}=.")
         return _regression(run, task, x, outcomes, stops, rows_at_once)
     strange = None if ood is None else held_out.strange_rows(task, ood, x)
     return _classification(run, task, x, outcomes, strange, seen, stops, rows_at_once)
@@ -133,9 +134,11 @@ class _Probabilities(_Sums):
     def add(self, where: slice, values: np.ndarray) -> None:
         sums, least = values.sum(axis=-1), values.min()
         if least < 0 or (np.abs(sums - 1) > SUM_TOLERANCE).any():
-            raise ValueError(
-                f"task.probabilities(params, x) must give probabilities; rows of it add up to between {sums.min():.3g} "
-                f"and {sums.max():.3g}, and the least entry is {least:.3g}. Write jax.nn.softmax(logits, axis=-1)."
+            span = f"between {sums.min():.3g} and {sums.max():.3g}"
+            raise Refused(
+                "task.probabilities(params, x) must give probabilities",
+                f"rows of it add up to {span}, and the least entry is {least:.3g}",
+                "Write jax.nn.softmax(logits, axis=-1).",
             )
         self.total[:, where] += values.sum(axis=(0, 1), dtype=float)
 
@@ -227,8 +230,8 @@ class _Normals(_Sums):
     def add(self, where: slice, values: np.ndarray) -> None:
         mean, sd = np.moveaxis(values.astype(float), -1, 0)
         if (sd <= 0).any():
-            raise ValueError(
-                f"task.sd(params) must be positive; it is {sd.min():.3g} for a draw. Write jnp.exp(log_sd)."
+            raise Refused(
+                "task.sd(params) must be positive", f"it is {sd.min():.3g} for a draw", "Write jnp.exp(log_sd)."
             )
         z = (self.outcomes[where] - mean) / sd
         log_density = special.logsumexp(-0.5 * z**2 - np.log(sd) - 0.5 * np.log(2 * np.pi), axis=(0, 1))

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal, get_type_hints
 import numpy as np
 
 from .._lazy import LazyModule
+from .._refused import Refused
 
 special: Any = LazyModule("scipy.special")
 scipy_stats: Any = LazyModule("scipy.stats")
@@ -276,7 +277,8 @@ def scores_from_dict(plain: dict[str, Any]) -> ClassificationScores | Regression
     for kind in (ClassificationScores, RegressionScores):
         if plain.get("kind") == kind.kind:
             return kind.from_dict(plain)
-    raise ValueError(f"kind = {plain.get('kind')!r}: scores are of 'classification' or of 'regression'.")
+    fix = "Evaluate the run again, by the version that reads it."
+    raise Refused(f"kind = {plain.get('kind')!r}", "scores are of 'classification' or of 'regression'", fix)
 
 
 def _plain(value: Any) -> Any:

@@ -7,10 +7,11 @@ same key and certificate are used for the links (mutual TLS) and for what an age
 from __future__ import annotations
 
 import ipaddress
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from .._lazy import LazyModule
@@ -136,7 +137,7 @@ class Verifier:
             raise Refused(
                 "the authority's certificate", "it is not PEM", "Take authority.pem as it was made."
             ) from None
-        self._known: OrderedDict[bytes, _Known] = OrderedDict()
+        self._read = lru_cache(MOST_KEPT)(self._parsed)
 
     def check(self, certificate_pem: bytes, content: bytes, signature: bytes) -> str:
         """Return the name of the agent that signed `content`; raise `Untrusted` if that is not certain."""
@@ -152,17 +153,8 @@ class Verifier:
             raise Untrusted(f"the signature is not that of {known.name} under this content.") from None
         return known.name
 
-    def _read(self, certificate_pem: bytes) -> _Known:
-        """Read a certificate of this authority, and remember the last ones that were seen."""
-        known = self._known.pop(certificate_pem, None)
-        if known is None:
-            known = self._parsed(certificate_pem)
-        self._known[certificate_pem] = known
-        if len(self._known) > MOST_KEPT:
-            self._known.popitem(last=False)
-        return known
-
     def _parsed(self, certificate_pem: bytes) -> _Known:
+        """Read a certificate of this authority."""
         if len(certificate_pem) > MOST_BYTES:
             raise Untrusted(f"the certificate has {len(certificate_pem)} bytes, and {MOST_BYTES} are the most.")
         try:
@@ -252,21 +244,7 @@ def _host(host: str) -> x509.GeneralName:
 
 
 def _usage(**uses: bool) -> x509.KeyUsage:
-    none = dict.fromkeys(
-        (
-            "digital_signature",
-            "content_commitment",
-            "key_encipherment",
-            "data_encipherment",
-            "key_agreement",
-            "key_cert_sign",
-            "crl_sign",
-            "encipher_only",
-            "decipher_only",
-        ),
-        False,
-    )
-    return x509.KeyUsage(**{**none, **uses})
+    return x509.KeyUsage(**{name: uses.get(name, False) for name in signature(x509.KeyUsage).parameters})
 
 
 def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:

@@ -26,12 +26,10 @@ from .._types import Batch, Params
 from ..model import Classification, Regression, Task, as_arrays, rows
 from . import held_out, scores
 from .expectation import in_rows, mean_over_draws, pieces, value_shape
-from .scores import ClassificationScores, RegressionScores, scores_from_dict
+from .scores import ClassificationScores, RegressionScores
 
 if TYPE_CHECKING:
     from .run import Run
-
-__all__ = ["ClassificationScores", "RegressionScores", "evaluate", "predict", "scores_from_dict"]
 
 special: Any = LazyModule("scipy.special")
 
@@ -41,13 +39,7 @@ Function = Callable[[Params, Any], jax.Array]
 
 
 def predict(run: Run, function: Function, x: Batch, rows_at_once: int = ROWS_AT_ONCE) -> np.ndarray:
-    """Return the mean of `function(params, x)` over each agent's draws and chains: an array (agent, ...).
-
-    Args:
-      x: inputs, a pytree of arrays with one leading axis.
-      rows_at_once: rows of `x` that are computed together, for a function that gives one row for each. Where it looks
-        at other rows too, as batch normalisation does, pass `rows_at_once=len(x)`.
-    """
+    """Return the mean of `function(params, x)` over each agent's draws and chains; see `Run.predict`."""
     count = whole_number("the number of rows of x", rows("x", x), 1)
     x = as_arrays("x", x)
     held_out.check_drawn(run)
@@ -69,16 +61,7 @@ def evaluate(
     points: int = 30,
     rows_at_once: int = ROWS_AT_ONCE,
 ) -> ClassificationScores | RegressionScores:
-    """Score every agent's predictions of held-out data.
-
-    Args:
-      test: held-out data of the form of a shard, that no agent has.
-      task: what is predicted; without it, the posterior's task.
-      ood: inputs from another distribution, an array or a batch, that a classifier should be unsure of.
-      seen: the classes that each agent has data of; without it, those in the run's shards.
-      points: how many numbers of draws, evenly spaced in their logarithm, the cumulative scores are taken at.
-      rows_at_once: test rows that are computed together.
-    """
+    """Score every agent's predictions of held-out data; see `Run.evaluate`."""
     task = held_out.task_of(run, task)
     held_out.check_drawn(run)
     whole_number("points", points, 1)

@@ -7,15 +7,18 @@ predictive is NaN, so is every score of it.
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Literal, get_type_hints
 
 import numpy as np
 
 from .._lazy import LazyModule
 from .._refused import Refused
+from ..store import SCORES, write_whole
 
 special: Any = LazyModule("scipy.special")
 scipy_stats: Any = LazyModule("scipy.stats")
@@ -279,6 +282,16 @@ def scores_from_dict(plain: dict[str, Any]) -> ClassificationScores | Regression
             return kind.from_dict(plain)
     fix = "Evaluate the run again, by the version that reads it."
     raise Refused(f"kind = {plain.get('kind')!r}", "scores are of 'classification' or of 'regression'", fix)
+
+
+def save_scores(folder: Path, scores: Any) -> None:
+    write_whole(folder / SCORES, (json.dumps(scores.to_dict(), indent=2) + "\n").encode())
+
+
+def read_scores(folder: Path) -> Any:
+    """Read the scores in a run's folder; None where none have been saved."""
+    path = folder / SCORES
+    return scores_from_dict(json.loads(path.read_text())) if path.exists() else None
 
 
 def _plain(value: Any) -> Any:

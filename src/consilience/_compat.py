@@ -172,6 +172,9 @@ def _bytes(array: np.ndarray) -> memoryview:
     return array.reshape(-1).data.cast("B")
 
 
+DISPATCHED_SYNCHRONOUSLY = 'jax.config.update("jax_cpu_enable_async_dispatch", False)'  # as a user may write it
+
+
 def dispatch_synchronously() -> bool:
     """Make calls of compiled code return when it is done, in the whole process; tell whether that was not too late.
 

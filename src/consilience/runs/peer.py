@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._compat import dispatch_synchronously
+from .._compat import DISPATCHED_SYNCHRONOUSLY, dispatch_synchronously
 from .._refused import Refused
 from .._types import Key
 from ..engine import Engine, Inputs, Model, start_values_all
@@ -30,8 +30,7 @@ def dispatch_as_peers_must() -> None:
         raise Refused(
             "this process",
             "jax has computed something before the run, and would let compiled code wait for itself",
-            'Write jax.config.update("jax_cpu_enable_async_dispatch", False) before anything is computed, or start the '
-            "agent by `consilience peer`.",
+            f"Write {DISPATCHED_SYNCHRONOUSLY} before anything is computed, or start the agent by `consilience peer`.",
         )
 
 

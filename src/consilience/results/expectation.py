@@ -28,29 +28,18 @@ LANES = 8  # draws that are computed side by side: a row of data alone does not 
 
 
 class Rows(NamedTuple):
-    """Some rows of the inputs.
+    """Some rows of the inputs."""
 
-    Attributes:
-      where: their place among all rows.
-      x: their inputs, padded to as many rows as any other `Rows` has.
-    """
-
-    where: slice
-    x: Batch
+    where: slice  # their place among all rows
+    x: Batch  # their inputs, padded to as many rows as any other `Rows` has
 
 
 class Piece(NamedTuple):
-    """Values of a function for a few draws and some rows.
+    """Values of a function for a few draws and some rows."""
 
-    Attributes:
-      first: number of the first of these draws.
-      rows: place of these rows among all rows of the inputs.
-      values: (draws, chains, copies, rows, ...), or without rows where the function has none.
-    """
-
-    first: int
-    rows: slice
-    values: np.ndarray
+    first: int  # number of the first of these draws
+    rows: slice  # place of these rows among all rows of the inputs
+    values: np.ndarray  # (draws, chains, copies, rows, ...), or without rows where the function has none
 
 
 def in_rows(x: Batch, at_once: int) -> list[Rows]:

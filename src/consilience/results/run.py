@@ -265,9 +265,8 @@ class Run:
         return report([self], Path(path), title)
 
     def __repr__(self) -> str:
-        agents = self.agents
-        chains = self.num_chains
-        whose = f"{agents} agent{'s' * (agents > 1)}" if self.agents == self.network.size else f"agent {self.owner[0]}"  # type: ignore[index]
+        agents, chains = self.agents, self.num_chains
+        whose = f"{agents} agent{'s' * (agents > 1)}" if agents == self.network.size else f"agent {self.owner[0]}"  # type: ignore[index]
         return (
             f"Run({self.sampler.name} on {self.network.name}: {whose} × "
             f"{chains} chain{'s' * (chains > 1)} × {self.num_draws} draws of {self.layout.dimension} parameters, "

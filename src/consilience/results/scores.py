@@ -86,18 +86,12 @@ class Reliability(Jsonable):
     """Reliability diagram: how often predictions made with some confidence are right.
 
     Bin b holds the rows with edges[b] < max_c p(c | x_n) <= edges[b + 1].
-
-    Attributes:
-      edges: borders of the bins, (bins + 1,).
-      confidence: mean confidence of a bin's rows, (agent, bin); NaN in an empty bin.
-      accuracy: fraction of a bin's rows that is right, (agent, bin); NaN in an empty bin.
-      count: number of a bin's rows, (agent, bin).
     """
 
-    edges: np.ndarray
-    confidence: np.ndarray
-    accuracy: np.ndarray
-    count: np.ndarray
+    edges: np.ndarray  # borders of the bins, (bins + 1,)
+    confidence: np.ndarray  # mean confidence of a bin's rows, (agent, bin); NaN in an empty bin
+    accuracy: np.ndarray  # fraction of a bin's rows that is right, (agent, bin); NaN in an empty bin
+    count: np.ndarray  # number of a bin's rows, (agent, bin)
 
     @classmethod
     def of(cls, predictives: Sequence[np.ndarray], labels: np.ndarray, bins: int = BINS) -> Reliability:
@@ -123,17 +117,11 @@ class Reliability(Jsonable):
 
 @dataclass(frozen=True, eq=False)
 class CumulativeAccuracy(Jsonable):
-    """Accuracy and NLL of the predictive averaged over the first `draws` draws of all chains.
+    """Accuracy and NLL of the predictive averaged over the first `draws` draws of all chains."""
 
-    Attributes:
-      draws: numbers of draws, (points,), the last one all.
-      accuracy: (points, agent).
-      nll: (points, agent).
-    """
-
-    draws: np.ndarray
-    accuracy: np.ndarray
-    nll: np.ndarray
+    draws: np.ndarray  # (points,), the last one all
+    accuracy: np.ndarray  # (points, agent)
+    nll: np.ndarray  # (points, agent)
 
 
 @dataclass(frozen=True, eq=False)

@@ -49,7 +49,7 @@ def iteration(neighbors, x):
     return x
 
 
-def run(collectives, chains=1):
+def run(collectives, chains=1, iteration=iteration):
     def move(x):
         lane = jax.vmap(lambda x: iteration(PeerNeighbors(collectives, NETWORK, 0), x), axis_name=AGENTS)
         return jax.vmap(lane)(x)
@@ -117,6 +117,13 @@ def test_a_call_that_is_doubled_missing_or_out_of_turn_ends_the_run(monkeypatch,
     with pytest.raises(Exception, match="called the other agents out of turn"):
         run(collectives, chains)
     assert isinstance(collectives.ended[0], OutOfTurn)
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_a_doubled_call_is_found_out_by_the_next_where_there_is_no_loop(monkeypatch, at):
+    tampered(monkeypatch, at, twice)
+    with pytest.raises(Exception, match=r"out of turn: call [01] came where call [12] was due"):
+        run(Alike(), iteration=lambda neighbors, x: neighbors.mix(x, 2))
 
 
 def test_where_callbacks_are_taken_for_pure_calls_are_in_turn_as_well(monkeypatch):

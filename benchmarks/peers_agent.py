@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -93,11 +94,16 @@ class Runtime:
         _wait(lambda: self._there == set(place.neighbors))
         self.mailbox.begin(1)
         self._collectives = Paced(self.mailbox, network, place.index)
-        neighbors, size = PeerNeighbors(self._collectives, network, place.index), network.size
+        self._connect = partial(PeerNeighbors, self._collectives, network, place.index)
         self._loops = {
-            "gossip": self._loop(lambda v, count: neighbors.mix(v, count)),
-            "sum": self._loop(lambda v, count: jax.lax.fori_loop(0, count, lambda _, w: neighbors.total(w) / size, v)),
+            "gossip": self._loop(lambda v, count: self._connect().mix(v, count)),
+            "sum": self._loop(self._sums),
         }
+
+    def _sums(self, v: jax.Array, count: jax.Array) -> jax.Array:
+        neighbors = self._connect()
+        with neighbors.repeated():
+            return jax.lax.fori_loop(0, count, lambda _, w: neighbors.total(w) / neighbors.size, v)
 
     @staticmethod
     def _loop(function: Callable[[jax.Array, jax.Array], jax.Array]) -> Any:

@@ -257,6 +257,14 @@ def test_compiled_code_is_done_when_its_call_returns():
         "print([function(x).is_ready() for _ in range(5)])"
     )
     assert done.stdout.strip() == str([True] * 5), done.stdout + done.stderr
+    done = python(
+        "import jax; from consilience._compat import dispatch_synchronously as synchronously\n"
+        "jax.numpy.ones(3).sum()\n"
+        "print(synchronously())\n"
+        "jax.clear_caches()\n"
+        "print(synchronously())"
+    )
+    assert done.stdout.split() == ["False", "False"], done.stdout + done.stderr
 
 
 @relies_on(

@@ -113,8 +113,9 @@ def callback_for_all_chains(
     """Return `function` as one that compiled code can call, and calls once for all chains under a `vmap` over them.
 
     API: jax.custom_batching.custom_vmap, which must see the batch through `while_loop` and `scan`;
-    jax.experimental.buffer_callback on a CPU, whose buffers are written where they are, and jax.pure_callback
-    elsewhere, neither of which may be called more or less often than the program says.
+    jax.experimental.buffer_callback on a CPU, whose buffers are written where they are and which may say that it has
+    side effects, so that no call is left out or made twice; jax.pure_callback elsewhere, since loops over chains refuse
+    the other callbacks with side effects.
     Without it: peers with several chains cannot exchange, or count different numbers of messages and wait for each
     other (neighbors/messages.py).
 
@@ -143,7 +144,7 @@ def callback_for_all_chains(
     @custom_vmap
     def call(*leaves: jax.Array) -> tuple[jax.Array, ...]:
         if jax.default_backend() == "cpu":  # without a copy, where the host can reach the numbers: ten times as fast
-            return tuple(buffer_callback(on_buffers, whole)(*leaves))
+            return tuple(buffer_callback(on_buffers, whole, has_side_effect=True)(*leaves))
         return jax.pure_callback(on_arrays, whole, *leaves)
 
     @call.def_vmap  # type: ignore[untyped-decorator]
@@ -166,14 +167,23 @@ def _bytes(array: np.ndarray) -> memoryview:
     return array.reshape(-1).data.cast("B")
 
 
-def dispatch_synchronously() -> None:
-    """Make calls of compiled code return when it is done, in the whole process; call this before anything is computed.
+def dispatch_synchronously() -> bool:
+    """Make calls of compiled code return when it is done, in the whole process; tell whether that was not too late.
 
-    API: the option jax_cpu_enable_async_dispatch, undocumented. It does not cover code with parallel parts.
-    Without it: a callback may wait for numbers that are computed by the thread that it holds, and `consilience peer`
-    hangs (cli/peer.py).
+    It is too late where something has been computed: a CPU keeps what it was started with.
+
+    API: the option jax_cpu_enable_async_dispatch, undocumented. It does not cover code with parallel parts. And
+    backends_are_initialized of jax._src.xla_bridge, private.
+    Without it: a callback may wait for numbers that are computed by the thread that it holds, and peers hang
+    (runs/member.py).
     """
-    jax.config.update("jax_cpu_enable_async_dispatch", False)
+    from jax._src.xla_bridge import backends_are_initialized
+
+    option = "jax_cpu_enable_async_dispatch"
+    if jax.config.values[option] and backends_are_initialized() and jax.default_backend() == "cpu":
+        return False
+    jax.config.update(option, False)
+    return True
 
 
 @contextmanager

@@ -85,7 +85,7 @@ def _while(neighbors, x):
             return count + 1, neighbors.total(value) / 10
 
     count, value = lax.while_loop(lambda carry: jnp.abs(carry[1]).max() > 1e-3, body, (0, neighbors.total(x) / 10))
-    repeated.times(count)
+    repeated.times(count, value)
     return value
 
 
@@ -104,7 +104,7 @@ def _cond(neighbors, x):
             return neighbors.total(value)
 
     found = lax.cond(neighbors.all(x[0] > -100), sums, lambda value: value, x)
-    repeated.times(1)
+    repeated.times(1, found)
     return found
 
 

@@ -38,11 +38,10 @@ def main(folder: Path, index: int, ports: list[int]) -> None:
         time.sleep(0.05)
     mailbox.begin(1)
     collectives = Collectives(mailbox, NETWORK, index)
-    neighbors = PeerNeighbors(collectives, NETWORK, index)
     results = {}
     for name, case in CASES.items():
         own = jax.tree.map(lambda leaf: leaf[index : index + 1], case.values)
-        found = of_agents(case, lambda: neighbors)(own)
+        found = of_agents(case, lambda: PeerNeighbors(collectives, NETWORK, index))(own)
         for k, leaf in enumerate(jax.tree.leaves(found)):
             results[f"{name}/{k}"] = np.asarray(leaf)[0]
     np.savez(folder / f"{names[index]}.npz", **results)

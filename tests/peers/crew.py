@@ -54,7 +54,7 @@ seed = 5
 x64 = true
 """
 PROGRAM = [sys.executable, "-c", "from consilience.cli import main; main()"]
-AGENT, HELD, STEADY = (f"{__package__}.{name}" for name in ("agent", "held", "steady"))
+AGENT, BARE, HELD, STEADY = (f"{__package__}.{name}" for name in ("agent", "bare", "held", "steady"))
 
 
 # Below what systems give to outgoing connections: one of those could take a port between here and its use.

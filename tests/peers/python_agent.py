@@ -11,6 +11,7 @@ import consilience as cs
 
 def main():
     file = Path(sys.argv[2])
+    peer = cs.Peer(file)
     name = file.parent.name
     jax.config.update("jax_enable_x64", True)
     sys.path.insert(0, str(Path.cwd()))
@@ -25,7 +26,7 @@ def main():
         num_chains=2,
         seed=5,
         progress=False,
-        runtime=cs.Peer(file),
+        runtime=peer,
     )
     np.save(f"{name}.npy", run.kept[:])
     print(repr(run), run.folder, len(run.shards or []), run.owner.name)

@@ -167,20 +167,23 @@ def test_random_bytes_are_refused_and_nothing_else_happens():
 
 
 def test_certificates_are_read_once_and_not_kept_without_end(monkeypatch):
-    own, verifier = identity(), Verifier(AUTHORITY.certificate)
     read = []
     parsed = Verifier._parsed
     monkeypatch.setattr(Verifier, "_parsed", lambda self, pem: read.append(pem) or parsed(self, pem))
+    own, verifier = identity(), Verifier(AUTHORITY.certificate)
     signature = own.sign(CONTENT)
     for _ in range(3):
         verifier.check(own.certificate, CONTENT, signature)
     assert len(read) == 1
     for k in range(MOST_KEPT + 20):
         verifier.check(own.certificate + b"\n" * (k % 90) + b"#" * (k // 90), CONTENT, signature)
-    assert len(verifier._known) <= MOST_KEPT
+    known = verifier._read.cache_info().currsize
+    assert known <= MOST_KEPT
     for k in range(20):
         refused(b"%d" % k, CONTENT, signature, verifier)
-    assert b"1" not in verifier._known
+    assert verifier._read.cache_info().currsize == known
+    verifier.check(own.certificate, CONTENT, signature)
+    assert len(read) == 1 + MOST_KEPT + 20 + 20  # the first has been forgotten
 
 
 # --- what is refused before it is used ---------------------------------------------------------------------------

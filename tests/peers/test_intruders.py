@@ -522,7 +522,7 @@ LATER = time.time_ns() + 10**15
 
 def card(name="b", **changes):
     """One that would put all agents to a stop, if it were believed."""
-    return replace(Card(name, LATER, stop="forged", epoch=9, phase="running"), **changes)
+    return Card(name, LATER, stop="forged", epoch=9, phase="running").changed(**changes)
 
 
 def signed(identity, shown):
@@ -530,44 +530,59 @@ def signed(identity, shown):
     return _framed(body, identity.sign(body), identity.certificate)
 
 
-def altered(**changes):
-    return json.dumps({**json.loads(card().to_bytes()), **changes}).encode()
+def altered(but=None, **changes):
+    fields = {**json.loads(card().to_bytes()), **changes}
+    return json.dumps({name: value for name, value in fields.items() if name != but}).encode()
 
 
 def nested(depth):
     return json.loads("[" * depth + "]" * depth)
 
 
+INT = "Expected `int`"
 WRITTEN = {  # signed by b itself
-    "not JSON": (b"a card", "not JSON"),
-    "not UTF-8": (b"\xff\xfe\x00", "not JSON"),
-    "nothing": (b"", "not JSON"),
-    "nested": (b"[" * 100_000 + b"]" * 100_000, "not JSON"),
-    "a list": (b"[]", "without the fields"),
-    "a field less": (json.dumps({"name": "b"}).encode(), "without the fields"),
-    "a field more": (altered(more=1), "without the fields"),
-    "a name that is a number": (altered(name=1), "whose name is '1'"),
-    "an epoch that is a text": (altered(epoch="9"), "whose epoch is '9'"),
-    "an epoch that is true": (altered(epoch=True), "whose epoch is 'True'"),
-    "an epoch that is a fraction": (altered(epoch=9.5), "whose epoch is '9.5'"),
-    "an epoch that is not a number": (altered(epoch=float("nan")), "whose epoch is 'nan'"),
-    "an epoch below 0": (altered(epoch=-1), "whose epoch is '-1'"),
-    "an epoch that no message can be of": (altered(epoch=2**32), "whose epoch is '4294967296'"),
-    "a revision of 64 bits": (altered(revision=2**63), "whose revision is '9223372036854775808'"),
-    "an incarnation of 4000 digits": (altered(incarnation=10**4000), "whose incarnation is '1000"),
-    "an incarnation of 5000 digits": (altered()[:-1] + b',"incarnation":' + b"9" * 5000 + b"}", "not JSON"),
-    "bases that are nothing": (altered(bases=None), "whose bases is 'None'"),
-    "bases that are texts": (altered(bases=["9"]), "bases that are no iterations"),
-    "bases below 0": (altered(bases=[0, -1]), "bases that are no iterations"),
-    "a key that is too short": (altered(key="00"), "a key that is none"),
-    "a key that is none": (altered(key="x" * 64), "a key that is none"),
-    "a stop that is nested": (altered(stop=nested(900)), "whose stop is"),
-    "without a text": (altered(without="b"), "whose without is 'None'"),
-    "without a number": (altered(without=[1]), "something else than text"),
+    "not JSON": (b"a card", "JSON is malformed"),
+    "not UTF-8": (b"\xff\xfe\x00", "JSON is malformed"),
+    "nothing": (b"", "Input data was truncated"),
+    "nested": (b"[" * 100_000 + b"]" * 100_000, "Expected `object`"),
+    "a list": (b"[]", "Expected `object`"),
+    "a field less": (json.dumps({"name": "b", "format": 1}).encode(), "it has no incarnation"),
+    "a field less that has a default": (altered(but="epoch"), "it has no epoch"),
+    "a field more": (altered(more=1), "unknown field `more`"),
+    "a name that is a number": (altered(name=1), "got `int` - at `$.name`"),
+    "a phase that is none": (altered(phase="\x1b[2J"), "Invalid enum value"),
+    "an epoch that is a text": (altered(epoch="9"), f"{INT}, got `str` - at `$.epoch`"),
+    "an epoch that is true": (altered(epoch=True), f"{INT}, got `bool` - at `$.epoch`"),
+    "an epoch that is a fraction": (altered(epoch=9.5), f"{INT}, got `float` - at `$.epoch`"),
+    "an epoch that is not a number": (altered(epoch=float("nan")), "JSON is malformed"),
+    "an epoch below 0": (altered(epoch=-1), f"{INT} >= 0 - at `$.epoch`"),
+    "an epoch that no message can be of": (altered(epoch=2**32), f"{INT} <= 4294967295 - at `$.epoch`"),
+    "an attempt of 32 bits": (altered(attempt=2**31), f"{INT} <= 2147483647 - at `$.attempt`"),
+    "a revision of 64 bits": (altered(revision=2**63), f"{INT} <= 9223372036854775807 - at `$.revision`"),
+    "an incarnation of 4000 digits": (altered(incarnation=10**4000), "at `$.incarnation`"),
+    "an incarnation of 5000 digits": (altered()[:-1] + b',"incarnation":' + b"9" * 5000 + b"}", "out of range"),
+    "bases that are nothing": (altered(bases=None), "got `null` - at `$.bases`"),
+    "bases that are texts": (altered(bases=["9"]), "at `$.bases[0]`"),
+    "bases below 0": (altered(bases=[0, -1]), "at `$.bases[1]`"),
+    "a key that is too short": (altered(key="00"), "at `$.key`"),
+    "a key that is none": (altered(key="x" * 64), "at `$.key`"),
+    "a key and a line's end": (altered(key="0" * 64 + "\n"), "at `$.key`"),
+    "a stop that is nested": (altered(stop=nested(900)), "at `$.stop`"),
+    "without a text": (altered(without="b"), "at `$.without`"),
+    "without a number": (altered(without=[1]), "at `$.without[0]`"),
     "without somebody who is not here": (altered(without=["../../elsewhere"]), "'../../elsewhere', who is no agent"),
-    "an identity that is a list": (altered(identity=["x"]), "whose identity is"),
-    "an identity of numbers": (altered(identity={"x": 1}), "something else than text"),
-    "a report that is a text": (altered(report="well"), "whose report is 'well'"),
+    "an identity that is a list": (altered(identity=["x"]), "at `$.identity`"),
+    "an identity of numbers": (altered(identity={"x": 1}), "at `$.identity[...]`"),
+    "a report that is a text": (altered(report="well"), "at `$.report`"),
+    "a format that is a text": (altered(format="1"), "Expected `int`, got `str`"),
+    "a later format": (
+        altered(format=2, more=1),
+        "the card of b: it has format 2, and a reads format 1. Upgrade consilience at a, which has the older version",
+    ),
+    "no format": (
+        altered(but="format"),
+        "the card of b: it has format 0, and a reads format 1. Upgrade consilience at b, which has the older version",
+    ),
     "somebody else's name": (card("d").to_bytes(), "a card of 'd' that b has signed"),
 }
 
@@ -619,7 +634,7 @@ def test_forged_cards_are_refused(ring, stranger, agents, a, insider, said, monk
 def show_c(ring, a, insider, revision=1):
     """c, whom a has no link with, writes a card, and b passes it on."""
     known = a.board.cards.get("c")
-    new = Card("c", time.time_ns(), revision) if known is None else replace(known, revision=known.revision + revision)
+    new = Card("c", time.time_ns(), revision) if known is None else known.changed(revision=known.revision + revision)
     insider.put(edge("b", topic="board"), signed(ring.identity("c"), new))
     until(lambda: a.board.cards.get("c") == new)
     return new
@@ -632,9 +647,9 @@ def test_old_cards_change_nothing(ring, agents, a, insider, said):
     since = a.board.silence("c")
     for old in (
         new,
-        replace(new, revision=new.revision - 1, stop="old"),
-        replace(new, incarnation=new.incarnation - 1, revision=new.revision + 99, stop="old"),
-        replace(new, stop="the same age"),
+        new.changed(revision=new.revision - 1, stop="old"),
+        new.changed(incarnation=new.incarnation - 1, revision=new.revision + 99, stop="old"),
+        new.changed(stop="the same age"),
     ):
         insider.put(edge("b", topic="board"), signed(c, old))
     insider.put(edge("b"), b"last")

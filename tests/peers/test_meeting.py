@@ -85,3 +85,15 @@ def test_an_agent_started_again_is_ready_only_when_it_knows_what_the_others_are_
     assert phase_before(True, {"a": card("a"), **others}, "abc") == "ready"
     assert phase_before(False, {"a": card("a"), **others}, "abc") == "joining"
     assert next_epoch(card("a", phase="joining"), [*others.values()], 1, has_met=False) == 2
+
+
+def test_a_card_is_read_as_it_was_written_but_for_what_may_not_be_shown():
+    report = {"iteration": 3, "acceptance": 0.5, "megabytes": 1, "waiting_for": ["b"], "neighbors": {"b": "up"}}
+    wrong = {"total": -1, "messages": True, "refused": "2", "rounds_per_second": "\x1b", "without": ["\x1b[2J"], "x": 1}
+    written = card("a", epoch=2, bases=(0, 8), without=("b",), stop="go\x1b[2J on", report={**report, **wrong})
+    found = Card.from_bytes(written.to_bytes())
+    assert found == written.changed(stop="go[2J on", report=report)
+    assert found.to_bytes() == Card.from_bytes(found.to_bytes()).to_bytes()
+    assert len(Card.from_bytes(card("a", stop="x" * 9999).to_bytes()).stop) == 500
+    nan = card("a", report={"acceptance": float("nan")})
+    assert Card.from_bytes(nan.to_bytes()).report == {"acceptance": None}

@@ -10,7 +10,7 @@ import pytest
 import consilience as cs
 
 from ..patience import PATIENCE
-from .crew import AGENT, MODEL, Crew, command
+from .crew import AGENT, BARE, MODEL, Crew, command
 
 DIGITS = '''
 """Softmax regression on digits of eight numbers each; every agent has two classes."""
@@ -196,6 +196,22 @@ def test_a_start_that_is_not_finite_is_refused_by_the_agent_whose_it_is(crews, t
     crew = crews(tmp_path, model=f"{MODEL}\n\n{huge}", rows="huge")
     assert crew.start("agent1").finish() == {"agent1": 2}, crew.said("agent1")
     assert "agent1: the log-likelihood is -inf at the start of chain 0." in crew.said("agent1")
+
+
+def test_the_runtime_itself_makes_compiled_code_wait_for_its_end(crews, tmp_path):
+    """Whoever starts an agent: without that, a callback may wait for the thread that it holds."""
+    model = MODEL.replace("init=jnp.zeros(3)", "init=np.zeros(3)")  # computes nothing
+    settings = ["--set", 'sampler={name = "mala"}']  # without arrays
+    crew = crews(tmp_path, "path:2", num_samples=20, num_warmup=20, settings=settings, model=model, program=BARE)
+    assert set(crew.start().finish().values()) == {0}, crew.said()
+    assert all("waits: True" in crew.said(name) for name in crew.names)
+
+
+def test_a_process_in_which_it_is_too_late_for_that_is_refused(crews, tmp_path):
+    crew = crews(tmp_path, "path:2", program=BARE)  # with a mass matrix, which is an array
+    assert crew.start("agent0").finish() == {"agent0": 2}, crew.said("agent0")
+    assert "this process: jax has computed something before the run" in crew.said("agent0")
+    assert "Make cs.Peer(...) before anything is computed" in crew.said("agent0")
 
 
 def test_another_model_is_found_out_whatever_the_data(crews, tmp_path):

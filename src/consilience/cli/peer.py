@@ -26,7 +26,7 @@ from .._refused import Refused
 from .._tables import not_one_of
 from ..network import network_from_spec
 from ..peers import ON_LOSS, described, is_said
-from ..runs import Excluded, Peer, Stopped, sample
+from ..runs import Excluded, Peer, Stopped, dispatch_as_peers_must, sample
 from .agents import AgentRun, read_agent
 from .build import model_of, sampler_from
 from .config import SplitTable
@@ -74,6 +74,7 @@ def peer(
         if not 0 < patience < float("inf"):
             raise Refused(f"--patience {patience}", "a number of seconds is needed", "Write --patience 30.")
         check_extras(peers=("zenoh", "cryptography"), cli=("zarr",), report=("arviz_stats",))
+        dispatch_as_peers_must()  # before the agent's file is read: a sampler's settings may be arrays
         agent = read_agent(file, data, changes)
         agent.identity()
         keep_compiled_code()

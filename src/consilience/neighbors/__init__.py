@@ -1,9 +1,10 @@
 """One agent's link to the others: gossip and sums over a tree, and its twins: lanes, a mesh, messages."""
 
 from .alone import Alone
-from .collectives import Arrays, Collectives, Interrupted, OutOfStep
+from .collectives import Arrays, Collectives, Interrupted, OutOfStep, OutOfTurn
+from .counting import Exchange
 from .edges import edge_lists, no_edges
-from .lanes import AGENTS, Exchange, LaneNeighbors
+from .lanes import AGENTS, LaneNeighbors
 from .masks import KeyPair, Masks
 from .mesh import DEVICES, DeviceNeighbors
 from .messages import PeerNeighbors
@@ -32,6 +33,7 @@ __all__ = [
     "Message",
     "Neighbors",
     "OutOfStep",
+    "OutOfTurn",
     "PeerNeighbors",
     "Placement",
     "Traffic",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -46,5 +46,5 @@ class Alone:
 class Unsent(nullcontext):
     """A `Repeated` that counts nothing."""
 
-    def times(self, count: int | jax.Array) -> None:
+    def times(self, count: int | jax.Array, after: Any = None) -> None:
         """Ignore `count`, because nothing is counted."""

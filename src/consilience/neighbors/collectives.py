@@ -11,8 +11,9 @@ message says by its number which call it belongs to; nothing else keeps agents i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -32,6 +33,59 @@ class OutOfStep(Interrupted):
     """Raised when agents have taken different turns, and no longer do the same steps."""
 
 
+class OutOfTurn(RuntimeError):  # noqa: N818
+    """Raised when compiled code has not called the host once for every round, and in their order."""
+
+
+class Turns:
+    """Record of the calls that compiled code makes, which refuses one that is missing, doubled or out of turn.
+
+    jax may do all of that to calls that it takes for pure. Calls outside of loops have numbers, from 0 in every
+    iteration; those in loops are counted, and the loop's own count is compared with theirs.
+
+    Args:
+      end: called with the error, before it is raised: whoever waits for a message need not wait any longer.
+    """
+
+    def __init__(self, end: Callable[[Exception], None]) -> None:
+        self._end = end
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget all calls: an epoch may have ended in the midst of an iteration."""
+        self._program: Any = None
+        self._taken = 0
+        self._repeated: Counter[int] = Counter()
+
+    def take(self, program: Any, number: int) -> None:
+        """Take a call with this number from a piece of code that makes `program.calls` of them."""
+        if number == 0 and (self._program is None or self._taken == self._program.calls):
+            self._program, self._taken = program, 0
+        if program is not self._program or number != self._taken:
+            self._refuse(f"call {number} came where call {self._taken} was due")
+        self._taken += 1
+
+    def repeat(self, loop: object) -> None:
+        """Count a call inside of a loop."""
+        self._repeated[id(loop)] += 1
+
+    def end(self, loop: object, number: int, count: int, is_exact: bool) -> None:
+        """Compare a loop's calls with their right `count`, or if not `is_exact` with the least that they can be.
+
+        Of chains side by side, one may do a part once more, and the others go along without counting that.
+        """
+        if number not in (0, self._taken):
+            self._refuse(f"a loop ended after call {number}, and {self._taken} had been made")
+        calls = self._repeated.pop(id(loop), 0)
+        if calls < count or (is_exact and calls != count):
+            self._refuse(f"a loop made {calls} calls where {count} were due")
+
+    def _refuse(self, what: str) -> None:
+        error = OutOfTurn(f"compiled code called the other agents out of turn: {what}. This is a fault of jax.")
+        self._end(error)
+        raise error
+
+
 class Post(Protocol):
     """Interface for sending numbered messages to neighbours and waiting for theirs."""
 
@@ -39,7 +93,7 @@ class Post(Protocol):
 
     def receive(self, senders: Sequence[int], number: int, form: Form) -> list[bytes]: ...
 
-    def end(self, reason: Interrupted) -> None: ...
+    def end(self, reason: Exception) -> None: ...
 
 
 class Collectives:
@@ -51,6 +105,7 @@ class Collectives:
 
     Attributes:
       masks: hide this agent's part of exact sums; None: it is sent as it is.
+      turns: the calls that compiled code has made.
     """
 
     def __init__(self, post: Post, network: Network, index: int) -> None:
@@ -62,10 +117,12 @@ class Collectives:
         self._number = 0
         self.rounds = 0
         self.masks: Masks | None = None
+        self.turns = Turns(post.end)
 
     def begin(self, masks: Masks | None = None) -> None:
         """Start a new epoch, in which messages are numbered from the start."""
         self._number, self.masks = 0, masks
+        self.turns.begin()
 
     def exchange(self, arrays: Arrays, kind: str = "gossip") -> list[Arrays]:
         """Send arrays to all neighbours and return theirs, in ascending order of the neighbours' numbers."""

@@ -21,7 +21,7 @@ import numpy as np
 
 from .._types import AnyArray
 from ..network import Network
-from .loops import loop
+from .gossip import loop
 
 FUSED_DEGREE = 8  # up to here XLA fuses the whole sum over neighbours into one pass
 

@@ -7,12 +7,11 @@ the mean alone is a product of relaxed rounds, x ← x + c_k flow(x): see `netwo
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
-
-from .loops import loop
+from jax import lax
 
 T = TypeVar("T")
 SHORT = 4
@@ -33,3 +32,12 @@ def relaxed_gossip(flow: Callable[[T], T], x: T, factors: jax.Array) -> T:
         return jax.tree.map(lambda old, gain: old + factors[k].astype(old.dtype) * gain, value, flow(value))
 
     return loop(len(factors), one_round, x, written_out=SHORT)
+
+
+def loop(count: int | jax.Array, body: Callable[[Any, T], T], start: T, *, written_out: int) -> T:
+    """Run `lax.fori_loop(0, count, body, start)`, unrolled if `count` is a constant of at most `written_out`."""
+    if isinstance(count, int) and count <= written_out:
+        for k in range(count):
+            start = body(k, start)
+        return start
+    return lax.fori_loop(0, count, body, start)

@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from .._compat import trace_state
+from .counting import Counted
 from .edges import EdgeLists, flow, take
 from .gossip import gossip, relaxed_gossip
-from .protocol import message_bytes
-from .traffic import Kind
 
 AGENTS = "agents"
 T = TypeVar("T")
 D = TypeVar("D")
 
 
-class Exchange(NamedTuple):
-    """A call of a collective: its kind, how often it is run, and the size of a message."""
-
-    kind: Kind
-    times: int | jax.Array  # a number, or one for each of the stages that chains go through side by side
-    message_bytes: int
-
-
-class LaneNeighbors:
+class LaneNeighbors(Counted):
     """One agent's link to the others, where agents are lanes of a `vmap`.
 
     A round gathers along the named axis. Under `vmap` that gather is the lanes' own array, so the flow over the edges
@@ -38,20 +27,13 @@ class LaneNeighbors:
     Args:
       one_copy: whether all lanes share one state (a replicated chain that is stored and moved once), so that nothing
         could differ from the root's.
-
-    Attributes:
-      exchanges: the collectives so far, for the runtime to count.
     """
 
     axes: str | tuple[str, ...] = AGENTS  # names of the axes along which agents lie
 
     def __init__(self, lists: EdgeLists, root: int | jax.Array = 0, one_copy: bool = False) -> None:
-        self._lists = lists
-        self._root = root
-        self._one_copy = one_copy
-        self._trace = trace_state()
-        self._open: list[LaneRepeated] = []
-        self.exchanges: list[Exchange] = []
+        super().__init__()
+        self._lists, self._root, self._one_copy = lists, root, one_copy
 
     @property
     def size(self) -> int:
@@ -136,41 +118,3 @@ class LaneNeighbors:
     def _candidate(self, leaf: jax.Array) -> jax.Array:
         """Return what this lane contributes to a maximum or minimum over all agents."""
         return leaf
-
-    # --- counting ------------------------------------------------------------------------------------
-
-    def repeated(self) -> LaneRepeated:
-        return LaneRepeated(self)
-
-    def _count(self, kind: Kind, x: object, times: int | jax.Array, way: str = "") -> None:
-        exchange = Exchange(kind, times, message_bytes(x))
-        if trace_state() == self._trace:
-            self.exchanges.append(exchange)
-        elif self._open and isinstance(times, int):
-            self._open[-1].found[exchange, way] = None
-        else:
-            raise RuntimeError(
-                "a collective inside lax control flow cannot be counted: call it outside, or within "
-                "`with repeated:` of repeated = neighbors.repeated(), and say repeated.times(count) after the loop."
-            )
-
-
-class LaneRepeated:
-    """Collectives in a piece of code inside of a loop: it may be traced more than once, so equal ones count as one."""
-
-    def __init__(self, neighbors: LaneNeighbors) -> None:
-        self._neighbors = neighbors
-        self.found: dict[tuple[Exchange, str], None] = {}
-
-    def __enter__(self) -> LaneRepeated:
-        self._neighbors._open.append(self)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._neighbors._open.remove(self)
-
-    def times(self, count: int | jax.Array) -> None:
-        for exchange, _ in self.found:
-            self._neighbors.exchanges.append(exchange._replace(times=exchange.times * count))

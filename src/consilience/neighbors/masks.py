@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._extras import require
+from .._refused import Refused
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers import CipherContext
@@ -83,9 +84,10 @@ def partners(index: int, size: int) -> tuple[int, ...]:
     With up to seven agents, that is everyone else. If j is a partner of i, then i is one of j.
     """
     if size < 3:
-        raise ValueError(
-            f"{size} {'agent' if size == 1 else 'agents'} cannot hide values in a sum: "
-            "whoever knows the sum and its own value knows the other's. Masks need 3 agents or more."
+        raise Refused(
+            f"{size} {'agent' if size == 1 else 'agents'} cannot hide values in a sum",
+            "whoever knows the sum and its own value knows the other's",
+            "Masks need 3 agents or more.",
         )
     if not 0 <= index < size:
         raise IndexError(f"agent {index} is not one of 0 ... {size - 1}.")
@@ -134,12 +136,10 @@ class Masks:
     ) -> None:
         keys = dict(publics) if isinstance(publics, Mapping) else dict(enumerate(publics))
         if absent := set(range(len(keys))) - set(keys):
-            raise ValueError(
-                f"public keys must be those of agents 0 ... {len(keys) - 1}: agent {min(absent)}'s is not."
-            )
+            raise Refused(f"public keys must be those of agents 0 ... {len(keys) - 1}", f"agent {min(absent)}'s is not")
         chosen = partners(index, len(keys))
         if keys[index] != own.public:
-            raise ValueError(f"the public key listed for agent {index}, this one, is not its own.")
+            raise Refused("", f"the public key listed for agent {index}, this one, is not its own")
         self._streams = [(_sign(index, other), _keystream(own, index, other, keys, context)) for other in chosen]
         self._last = -1
         self._lock = threading.Lock()
@@ -181,7 +181,7 @@ def _keystream(own: KeyPair, index: int, other: int, publics: Mapping[int, bytes
     try:
         secret = own.shared_secret(publics[other])
     except ValueError as reason:
-        raise ValueError(f"the public key of agent {other} cannot be used: {reason}.") from None
+        raise Refused(f"the public key of agent {other} cannot be used", str(reason)) from None
     hashes: Any = require("cryptography.hazmat.primitives.hashes", "peers")
     hkdf: Any = require("cryptography.hazmat.primitives.kdf.hkdf", "peers")
     ciphers: Any = require("cryptography.hazmat.primitives.ciphers", "peers")

@@ -23,9 +23,12 @@ class Repeated(AbstractContextManager, Protocol):
     several chains go through stages side by side, `times` takes one number for each of the stages.
     """
 
-    def times(self, count: int | jax.Array) -> None:
-        """Say, outside of the loop, how often every collective in it was run: a number, or one for each stage."""
-        ...
+    def times(self, count: int | jax.Array, after: Any = None) -> None:
+        """Say, outside of the loop, how often every collective in it was run: a number, or one for each stage.
+
+        Args:
+          after: what the loop has returned. Where it is given, agents that are processes check the count.
+        """
 
 
 @runtime_checkable
@@ -39,12 +42,10 @@ class Neighbors(Protocol):
     @property
     def size(self) -> int:
         """Number m of agents on the network."""
-        ...
 
     @property
     def index(self) -> jax.Array:
         """Number of this agent, 0 ... m - 1, which makes its random numbers its own."""
-        ...
 
     # --- gossip: one message to each neighbour a round -------------------------------------------------
 
@@ -53,19 +54,15 @@ class Neighbors(Protocol):
 
         All leaves of `x` travel in one message. `rounds` must be the same on all agents.
         """
-        ...
 
     def average(self, x: T, factors: jax.Array) -> T:
         """Approximate the network mean of `x` by Π_k (I + c_k (W - I)): one round for each c_k of `factors`."""
-        ...
 
     def laplacian(self, x: T) -> T:
         """Compute Σ_j (x_i - x_j) over the neighbours j of this agent i, in one round."""
-        ...
 
     def all(self, flag: jax.Array) -> jax.Array:
         """Tell whether all agents' flags are true, by flooding: nothing is rounded, so all get the same answer."""
-        ...
 
     # --- over a spanning tree --------------------------------------------------------------------------
 
@@ -76,15 +73,12 @@ class Neighbors(Protocol):
           at: the vector at which `x` was evaluated, which all agents should have alike, but for rounding. Where agents
             wait for each other inside of an iteration, it reveals those that have gone different ways.
         """
-        ...
 
     def follow_root(self, x: T, digest: D) -> tuple[T, D]:
         """Return the root's `x`, and how far apart all agents' `digest` are: greatest less least, leaf by leaf."""
-        ...
 
     def repeated(self) -> Repeated:
         """Return a context for collectives inside of `lax` loops and branches."""
-        ...
 
 
 def message_bytes(x: Any) -> int:

@@ -24,6 +24,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .._refused import Refused
+
 HEADER = struct.Struct("<4s8sIQIIQ")
 MAGIC = b"CSL1"
 NOT_FINITE = 1
@@ -56,7 +58,7 @@ class Message(NamedTuple):
         return fault_of(self.raw, form, bool(self.flags & NOT_FINITE))
 
 
-class Part(NamedTuple):
+class MessagePart(NamedTuple):
     """One array of a message: dtype, shape, number of elements, and the byte at which it begins."""
 
     dtype: np.dtype
@@ -69,8 +71,8 @@ class Form(NamedTuple):
     """Layout of a round's messages, the same on all agents: which arrays they hold, and where."""
 
     digest: int
-    parts: tuple[Part, ...]
-    judged: tuple[tuple[str, Part], ...]  # floats and booleans, which may have faults, with the kind of their dtype
+    parts: tuple[MessagePart, ...]
+    judged: tuple[tuple[str, MessagePart], ...]  # with their dtype's kind: floats and booleans, which may have faults
     bytes: int
 
     @classmethod
@@ -83,10 +85,10 @@ def _form(kind: str, dtypes: tuple[np.dtype, ...], shapes: tuple[tuple[int, ...]
     text = kind + "".join(f"|{dtype.str}{shape}" for dtype, shape in zip(dtypes, shapes, strict=True))
     parts, place = [], HEADER.size
     for dtype, shape in zip(dtypes, shapes, strict=True):
-        parts.append(Part(dtype, shape, math.prod(shape), place))
+        parts.append(MessagePart(dtype, shape, math.prod(shape), place))
         place += dtype.itemsize * parts[-1].size
     if place > LARGEST:
-        raise ValueError(f"a message of {place:,} bytes: {LARGEST:,} are the most. Take fewer chains.")
+        raise Refused(f"a message of {place:,} bytes", f"{LARGEST:,} are the most", "Take fewer chains.")
     judged = tuple((part.dtype.kind, part) for part in parts if part.dtype.kind in "fb")
     return Form(zlib.crc32(text.encode()), tuple(parts), judged, place - HEADER.size)
 
@@ -136,7 +138,7 @@ def arrays_of(raw: bytes, form: Form) -> list[np.ndarray]:
     return [np.ndarray(part.shape, part.dtype, raw, part.place) for part in form.parts]
 
 
-def _is_finite(raw: bytes, part: Part) -> bool:
+def _is_finite(raw: bytes, part: MessagePart) -> bool:
     """Tell whether all numbers of one array of a message are finite."""
     dtype, _, size, place = part
     if size <= FEW and dtype.itemsize in (4, 8):

@@ -11,133 +11,28 @@ one agent are ordered by *incarnation*, which grows each time it is started, and
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import queue
-import re
 import struct
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .certificates import Identity, Untrusted, Verifier
+from .certificates import Identity, Verifier
 from .mailbox import is_said
+
+if TYPE_CHECKING:
+    from .card import Card
 
 PULSE = 1.0  # seconds after which an agent shows its card again
 ASLEEP = 3 * PULSE  # seconds without a pulse after which this process has been asleep
 LENGTHS = struct.Struct("<III")
 LARGEST = 1 << 20  # bytes of a card
-LONGEST_WISH = 500  # characters of a wish to stop
 MOST_WAITING = 10_000  # cards to be shown to a neighbour
 
 log = logging.getLogger("consilience.peers")
-
-
-@dataclass(frozen=True)
-class Card:
-    """An agent's description of itself: where it is in the run, what it runs, and what it wants.
-
-    Attributes:
-      epoch: number of the meeting it is at, or was at last.
-      phase: joining, ready (to start in this epoch), running, done (with all draws on disk), complete (so are all
-        others), stopped, failed.
-      bases: the iterations it could go back to when this epoch began, besides the start.
-      attempt: how often agents that had taken different turns have started anew with other random numbers.
-      without: the agents that this one gives up; they are left out when more than half of all agents do.
-      stop: why all agents should end, to be resumed later; empty: they should not.
-      key: a public key of this epoch, for masks; hexadecimal.
-      identity: facts in which all agents must agree, as text by name.
-      report: its progress and its links, for people.
-    """
-
-    name: str
-    incarnation: int
-    revision: int = 0
-    epoch: int = 0
-    phase: str = "joining"
-    bases: tuple[int, ...] = ()
-    attempt: int = 0
-    without: tuple[str, ...] = ()
-    stop: str = ""
-    key: str = ""
-    identity: Mapping[str, str] = field(default_factory=dict)
-    report: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def age(self) -> tuple[int, int]:
-        return self.incarnation, self.revision
-
-    def to_bytes(self) -> bytes:
-        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":")).encode()
-
-    @classmethod
-    def from_bytes(cls, raw: bytes) -> Card:
-        """Read a card, and refuse what is not one by a ValueError."""
-        try:
-            found = json.loads(raw)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"a card that is not JSON: {error}") from None
-        if not isinstance(found, dict) or set(found) != {known.name for known in fields(cls)}:
-            raise ValueError("a card without the fields of one")
-        for name in ("without", "bases"):
-            found[name] = tuple(found[name]) if isinstance(found[name], list) else None
-        for name, kind in _KINDS.items():
-            value: Any = found[name]
-            if type(value) is not kind or (isinstance(value, int) and not 0 <= value < _MOST.get(name, 2**63)):
-                raise ValueError(f"a card whose {name} is {str(value)[:40]!r}")
-        if not all(isinstance(value, str) for value in (*found["without"], *found["identity"].values())):
-            raise ValueError("a card with a list or table of something else than text")
-        if not all(type(base) is int and base >= 0 for base in found["bases"]):
-            raise ValueError("a card with bases that are no iterations")
-        if not re.fullmatch(r"(?:[0-9a-f]{64})?", found["key"]):
-            raise ValueError("a card with a key that is none")
-        # The report may be shown to people as it is: entries that are unknown, or of a wrong type, are left out.
-        found["report"] = {
-            name: value for name, value in found["report"].items() if name in _REPORT and _REPORT[name](value)
-        }
-        found["stop"] = _printable(found["stop"])
-        return cls(**found)
-
-
-_KINDS: dict[str, type] = {
-    **dict.fromkeys(("name", "phase", "stop", "key"), str),
-    **dict.fromkeys(("incarnation", "revision", "epoch", "attempt"), int),
-    **dict.fromkeys(("without", "bases"), tuple),
-    "identity": dict,
-    "report": dict,
-}
-_MOST = {"epoch": 2**32, "attempt": 2**31}  # limits of the header of messages, and of what random keys are made from
-
-
-def _printable(text: str) -> str:
-    return "".join(letter for letter in text if letter.isprintable())[:LONGEST_WISH]
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and value >= 0
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) or value is None
-
-
-def _are_words(values: Any) -> bool:
-    return isinstance(values, list) and all(isinstance(word, str) and word.isprintable() for word in values)
-
-
-def _is_table(value: Any) -> bool:
-    return isinstance(value, dict) and _are_words([*value, *value.values()])
-
-
-_REPORT: dict[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(("iteration", "total", "messages", "refused"), _is_count),
-    **dict.fromkeys(("acceptance", "iterations_per_second", "rounds_per_second", "megabytes"), _is_number),
-    **dict.fromkeys(("waiting_for", "without"), _are_words),
-    "neighbors": _is_table,
-}
 
 
 class Board:
@@ -176,6 +71,9 @@ class Board:
         self.refused: Counter[str] = Counter()
         self._closed = False
         self._threads: list[threading.Thread] = []
+        from .card import Card
+
+        self._read = Card.from_bytes
         self.own = Card(identity.name, time.time_ns())
         self._put(self.own)
 
@@ -200,7 +98,7 @@ class Board:
     def update(self, **changes: Any) -> Card:
         """Make a new revision of this agent's card, with these fields changed, and show it to the neighbours."""
         with self._lock:
-            self.own = replace(self.own, revision=self.own.revision + 1, **changes)
+            self.own = self.own.changed(revision=self.own.revision + 1, **changes)
             self._put(self.own)
             raw = self._raw[self.own.name]
         self._show_all(raw)
@@ -243,7 +141,7 @@ class Board:
         """Check a card that a neighbour shows, its own or another's; keep it and pass it on if it is new."""
         try:
             card = self._believed(raw)
-        except (ValueError, RecursionError) as reason:
+        except ValueError as reason:
             self.refused[sender] += 1
             count = self.refused[sender]
             if is_said(count):
@@ -255,7 +153,7 @@ class Board:
                 return
             if card.name == self.own.name:
                 # From an earlier start of this agent: this start must count as newer, whatever the clock says.
-                self.own = replace(self.own, incarnation=card.incarnation + 1)
+                self.own = self.own.changed(incarnation=card.incarnation + 1)
                 self._put(self.own)
                 self._lock.notify_all()
                 return
@@ -267,11 +165,8 @@ class Board:
 
     def _believed(self, raw: bytes) -> Card:
         body, signature, certificate = _unframed(raw)
-        try:
-            signer = self._verifier.check(certificate, body, signature)
-        except Untrusted as reason:
-            raise ValueError(str(reason)) from None
-        card = Card.from_bytes(body)
+        signer = self._verifier.check(certificate, body, signature)
+        card = self._read(body, signer, self.own.name)
         if card.name != signer:
             raise ValueError(f"a card of {card.name[:40]!r} that {signer} has signed")
         for name in (card.name, *card.without):

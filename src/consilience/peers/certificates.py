@@ -7,13 +7,15 @@ same key and certificate are used for the links (mutual TLS) and for what an age
 from __future__ import annotations
 
 import ipaddress
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from .._lazy import LazyModule
+from .._refused import Refused
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -76,7 +78,7 @@ class Authority:
           days: how long the certificate is good for.
         """
         if _end(days) > self._certificate.not_valid_after_utc:
-            raise ValueError(f"days = {days}: the authority itself ends before. Write days={AGENT_DAYS}.")
+            raise Refused(f"days = {days}", "the authority itself ends before", f"Write days={AGENT_DAYS}.")
         key = ec.generate_private_key(ec.SECP256R1())
         builder = _builder(_named(name), self._certificate.subject, key, days, authority=self._key.public_key())
         for extension, critical in (
@@ -132,8 +134,10 @@ class Verifier:
         try:
             self._authority = x509.load_pem_x509_certificate(ca_pem)
         except ValueError:
-            raise ValueError("the authority's certificate is not PEM. Take authority.pem as it was made.") from None
-        self._known: OrderedDict[bytes, _Known] = OrderedDict()
+            raise Refused(
+                "the authority's certificate", "it is not PEM", "Take authority.pem as it was made."
+            ) from None
+        self._read = lru_cache(MOST_KEPT)(self._parsed)
 
     def check(self, certificate_pem: bytes, content: bytes, signature: bytes) -> str:
         """Return the name of the agent that signed `content`; raise `Untrusted` if that is not certain."""
@@ -149,17 +153,8 @@ class Verifier:
             raise Untrusted(f"the signature is not that of {known.name} under this content.") from None
         return known.name
 
-    def _read(self, certificate_pem: bytes) -> _Known:
-        """Read a certificate of this authority, and remember the last ones that were seen."""
-        known = self._known.pop(certificate_pem, None)
-        if known is None:
-            known = self._parsed(certificate_pem)
-        self._known[certificate_pem] = known
-        if len(self._known) > MOST_KEPT:
-            self._known.popitem(last=False)
-        return known
-
     def _parsed(self, certificate_pem: bytes) -> _Known:
+        """Read a certificate of this authority."""
         if len(certificate_pem) > MOST_BYTES:
             raise Untrusted(f"the certificate has {len(certificate_pem)} bytes, and {MOST_BYTES} are the most.")
         try:
@@ -189,11 +184,12 @@ def _own(key_pem: bytes, certificate_pem: bytes) -> tuple[ec.EllipticCurvePrivat
         key: Any = serialization.load_pem_private_key(key_pem, password=None)
         certificate = x509.load_pem_x509_certificate(certificate_pem)
     except (ValueError, TypeError) as error:  # a key with a password is a TypeError
-        raise ValueError(f"the key and its certificate must be PEM, the key without a password: {error}") from None
+        raise Refused("the key and its certificate must be PEM, the key without a password", str(error)) from None
     if not isinstance(key, ec.EllipticCurvePrivateKey) or certificate.public_key() != key.public_key():
-        raise ValueError(
-            f"the key is not the one that the certificate of {_common_name(certificate)} was made for. Take both from "
-            f"the same folder."
+        raise Refused(
+            "",
+            f"the key is not the one that the certificate of {_common_name(certificate)} was made for",
+            "Take both from the same folder.",
         )
     return key, certificate
 
@@ -248,21 +244,7 @@ def _host(host: str) -> x509.GeneralName:
 
 
 def _usage(**uses: bool) -> x509.KeyUsage:
-    none = dict.fromkeys(
-        (
-            "digital_signature",
-            "content_commitment",
-            "key_encipherment",
-            "data_encipherment",
-            "key_agreement",
-            "key_cert_sign",
-            "crl_sign",
-            "encipher_only",
-            "decipher_only",
-        ),
-        False,
-    )
-    return x509.KeyUsage(**{**none, **uses})
+    return x509.KeyUsage(**{name: uses.get(name, False) for name in signature(x509.KeyUsage).parameters})
 
 
 def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:

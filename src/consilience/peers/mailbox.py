@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ..neighbors import Form, Interrupted, Malformed, Message, OutOfStep, fault_of, header_of, pack, unpack
+from ..neighbors import Form, Malformed, Message, OutOfStep, fault_of, header_of, pack, unpack
 from .session import Links
 
 AHEAD = 64  # rounds that a neighbour may be ahead
@@ -73,7 +73,7 @@ class Mailbox:
         self._not_finite: set[int] = set()  # who has sent numbers that are not finite in this epoch
         self._epoch, self._number = 0, 0
         self._usual: tuple[int, Form | None, bytes] = (0, None, b"")  # number and form of a round, and its header
-        self.ended: Interrupted | None = None
+        self.ended: Exception | None = None
         self._typical = 0.0
         self._wanted: tuple[int, float, bool] | None = None  # from whom, since when, and whether a wrong one came
         self._ending = threading.Lock()
@@ -103,7 +103,7 @@ class Mailbox:
         for kept in self._kept.values():
             kept[:] = [message for message in kept if message.epoch >= epoch]
 
-    def end(self, reason: Interrupted) -> None:
+    def end(self, reason: Exception) -> None:
         """End this epoch's rounds: who waits for a message, now or later, gets `reason` raised. From any thread."""
         with self._ending:
             self.ended = self.ended or reason

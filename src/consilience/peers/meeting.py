@@ -6,8 +6,11 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
-from .board import Card
+if TYPE_CHECKING:
+    from .card import Card
+
 
 STARTABLE = ("ready", "running", "done", "complete")
 BEGUN = STARTABLE[1:]

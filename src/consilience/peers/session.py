@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from .._extras import require
+from .._refused import Refused
 
 LEASE = 3000  # milliseconds without a sign of life after which a link is given up
 PATIENT = 3_600_000_000  # microseconds that a message may wait for a slow link
@@ -117,45 +118,36 @@ def _common(credentials: Credentials, endpoints: Sequence[str]) -> dict[str, Any
 
 def _access(place: Place) -> dict[str, Any]:
     """Return Zenoh's access rules, which deny all but what neighbours, and an observer, need."""
-    rules: list[dict[str, Any]] = []
-    subjects: list[dict[str, Any]] = []
-    policies: list[dict[str, Any]] = []
-
-    def allow(who: str, flow: str, messages: Sequence[str], keys: Sequence[str]) -> str:
-        identity = f"{who} {flow} {len(rules)}"
-        rules.append(
-            {"id": identity, "permission": "allow", "flows": [flow], "messages": list(messages), "key_exprs": [*keys]}
-        )
-        return identity
-
+    status, mine = [place.key("status", place.name)], [place.key("alive", place.name)]
+    watching = ["declare_liveliness_subscriber", "liveliness_query"]
+    allowed = {OBSERVER: [("ingress", ["query"], status), ("egress", ["reply", "declare_queryable"], status)]}
     for name in place.neighbors:
         theirs = [place.key(topic, name, place.name) for topic in TOPICS]
         ours = [place.key(topic, place.name, name) for topic in TOPICS]
-        alive = {who: place.key("alive", who) for who in (name, place.name)}
-        watching = ["declare_liveliness_subscriber", "liveliness_query"]
-        given = [
-            allow(name, "ingress", ["put"], theirs),
-            allow(name, "ingress", ["declare_subscriber"], ours),
-            allow(name, "egress", ["put"], ours),
-            allow(name, "egress", ["declare_subscriber"], theirs),
-            allow(name, "ingress", ["liveliness_token"], [alive[name]]),
-            allow(name, "egress", ["liveliness_token"], [alive[place.name]]),
-            allow(name, "ingress", watching, [alive[place.name]]),
-            allow(name, "egress", watching, [alive[name]]),
+        its = [place.key("alive", name)]
+        allowed[name] = [
+            ("ingress", ["put"], theirs),
+            ("ingress", ["declare_subscriber"], ours),
+            ("egress", ["put"], ours),
+            ("egress", ["declare_subscriber"], theirs),
+            ("ingress", ["liveliness_token"], its),
+            ("egress", ["liveliness_token"], mine),
+            ("ingress", watching, mine),
+            ("egress", watching, its),
         ]
-        subjects.append({"id": name, "cert_common_names": [name]})
-        policies.append({"rules": given, "subjects": [name]})
-    status = [place.key("status", place.name)]
-    given = [allow(OBSERVER, "ingress", ["query"], status)]
-    given += [allow(OBSERVER, "egress", ["reply", "declare_queryable"], status)]
-    subjects.append({"id": OBSERVER, "cert_common_names": [OBSERVER]})
-    policies.append({"rules": given, "subjects": [OBSERVER]})
+    rules = [
+        {"id": f"{who} {k}", "permission": "allow", "flows": [flow], "messages": messages, "key_exprs": keys}
+        for who, given in allowed.items()
+        for k, (flow, messages, keys) in enumerate(given)
+    ]
     return {
         "enabled": True,
         "default_permission": "deny",
         "rules": rules,
-        "subjects": subjects,
-        "policies": policies,
+        "subjects": [{"id": who, "cert_common_names": [who]} for who in allowed],
+        "policies": [
+            {"rules": [f"{who} {k}" for k in range(len(given))], "subjects": [who]} for who, given in allowed.items()
+        ],
     }
 
 
@@ -169,9 +161,11 @@ def check_free(listen: str) -> None:
         try:
             trial.bind((host, int(port)))
         except OSError as error:
-            raise OSError(
-                f"nothing can listen at {listen}: {error.strerror}. Is this agent running already? Another port is "
-                f"written in [agent] listen, and in the [neighbors] of those who dial it."
+            raise Refused(
+                f"nothing can listen at {listen}",
+                f"{error.strerror}",
+                "Is this agent running already? Another port is written in [agent] listen, and in the [neighbors] of "
+                "those who dial it.",
             ) from None
 
 
@@ -208,7 +202,7 @@ class Links:
             self.session = zenoh.open(zenoh.Config.from_json5(json.dumps(configuration(place, self._credentials))))
         except zenoh.ZError as error:
             reason = str(error).partition(" at /")[0]
-            raise OSError(f"{place.name} cannot listen at {place.listen}: {reason}") from None
+            raise Refused(f"{place.name} cannot listen at {place.listen}", reason) from None
         self._publishers = {
             (topic, name): self.session.declare_publisher(
                 place.key(topic, place.name, name),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..engine import Chunk
-from .board import Board, Card
+from .board import Board
 from .session import Place
+
+if TYPE_CHECKING:
+    from .card import Card
 
 
 class Meter:

@@ -4,8 +4,7 @@ from .held_out import seen_classes
 from .loading import load, moments_of, stored_run
 from .predictive import classification_scores, with_strange
 from .run import Moments, Run
-from .saved_scores import save_scores
-from .scores import ClassificationScores, CumulativeAccuracy, RegressionScores, Reliability
+from .scores import ClassificationScores, CumulativeAccuracy, RegressionScores, Reliability, save_scores
 from .summary import Summary
 
 __all__ = [

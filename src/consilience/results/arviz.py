@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from .._extras import require
+from .._refused import Refused
 from .._types import Batch, Key, Params
 from ..model import leaf_name
 from ..store import DRAWS, POSTERIOR
-from .parameters import sampled_parameters
 
 if TYPE_CHECKING:
     from .run import Run
@@ -51,8 +52,8 @@ def data_tree(run: Run, log_likelihood: bool, posterior_predictive: bool, seed: 
             values = {key: (dims[key], values) for key, values in variables.items()}
             groups[name] = xarray.Dataset(values, {**coordinates, **examples}, facts)
     elif log_likelihood or posterior_predictive:
-        raise ValueError(
-            "this run was loaded without its data. Write cs.load(path, posterior=..., shards=...).to_arviz(...)."
+        raise Refused(
+            "", "this run was loaded without its data", "Write cs.load(path, posterior=..., shards=...).to_arviz(...)."
         )
     return xarray.DataTree.from_dict(groups)
 
@@ -89,9 +90,11 @@ def _predicted(run: Run, examples: Batch, seed: int) -> dict[str, np.ndarray]:
     """Draw new observations for every example and draw of the parameters."""
     predictive = None if run.posterior is None else run.posterior.predictive
     if predictive is None:
-        raise ValueError(
-            "posterior_predictive: this posterior cannot draw observations. Write cs.Posterior(..., predictive=...), a "
-            "function of (key, params, batch), or use cs.Posterior.from_numpyro, .classifier or .regressor."
+        raise Refused(
+            "posterior_predictive",
+            "this posterior cannot draw observations",
+            "Write cs.Posterior(..., predictive=...), a function of (key, params, batch), or use "
+            "cs.Posterior.from_numpyro, .classifier or .regressor.",
         )
     return _per_draw(run, lambda key, params: dict(predictive(key, params, examples)), seed)
 
@@ -100,7 +103,7 @@ def _per_draw(
     run: Run, function: Callable[[Key, Params], Mapping[str, jax.Array]], seed: int = 0
 ) -> dict[str, np.ndarray]:
     """Compute a function of a key and the parameters for all draws, block by block: (agent, chain, draw, ...) each."""
-    parameters = sampled_parameters(run)
+    parameters = _sampled_parameters(run)
     of_draws = jax.jit(
         lambda keys, vectors: jax.lax.map(lambda both: function(both[0], parameters(both[1])), (keys, vectors))
     )
@@ -116,6 +119,35 @@ def _per_draw(
     whole = {name: np.swapaxes(np.concatenate([part[name] for part in parts]), 0, 2) for name in parts[0]}
     agents = run.agents  # what all of them share was computed once, and is shown for each
     return {name: np.broadcast_to(value, (agents, *value.shape[1:])) for name, value in whole.items()}
+
+
+def _sampled_parameters(run: Run) -> Callable[[Any], Params]:
+    """Return a jax function from a kept vector to the parameters that the posterior's functions take.
+
+    A run where `keep=` has left some of them out is refused.
+    """
+    kept = run.layout
+    unconstrain = None if run.posterior is None else run.posterior.unconstrain
+    if unconstrain is not None:
+
+        def parameters(vector: Any) -> Params:
+            return unconstrain(kept.unravel(vector))
+
+        try:
+            jax.eval_shape(parameters, jnp.zeros(kept.dimension, kept.dtype))
+        except (KeyError, TypeError):
+            raise _not_kept() from None
+        return parameters
+    if run.parameters is not None:
+        forms = (dict(zip(form.names, form.shapes, strict=True)) for form in (kept, run.parameters))
+        if next(forms) != next(forms):
+            raise _not_kept()
+    return kept.unravel
+
+
+def _not_kept() -> Refused:
+    fix = "Leave out keep=, or keep what is predicted itself: keep=lambda params: ..."
+    return Refused("", "predictions need all parameters, and keep= has left some out", fix)
 
 
 def _data_name(path: Any) -> str:

@@ -33,20 +33,13 @@ def mean_and_sd(run: Run) -> tuple[np.ndarray, np.ndarray]:
 
 
 class Health(NamedTuple):
-    """Basic checks of a run's draws: finite values, stuck chains, energy.
+    """Basic checks of a run's draws: finite values, stuck chains, energy."""
 
-    Attributes:
-      draws_finite: whether all that was kept is finite.
-      stats_finite: whether all of the sampler's own figures are finite.
-      stuck: number of chains whose draws are all alike, of `chains`.
-      energy: E-BFMI of every chain; None where it cannot be computed.
-    """
-
-    draws_finite: bool
-    stats_finite: bool
-    stuck: int
+    draws_finite: bool  # all that was kept
+    stats_finite: bool  # all of the sampler's own figures
+    stuck: int  # number of chains whose draws are all alike, of `chains`
     chains: int
-    energy: np.ndarray | None
+    energy: np.ndarray | None  # E-BFMI of every chain; None where it cannot be computed
 
 
 def health(run: Run, copies: list[int]) -> Health:

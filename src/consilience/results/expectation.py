@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._refused import Refused
 from .._types import Batch, Params
 
 if TYPE_CHECKING:
@@ -27,29 +28,18 @@ LANES = 8  # draws that are computed side by side: a row of data alone does not 
 
 
 class Rows(NamedTuple):
-    """Some rows of the inputs.
+    """Some rows of the inputs."""
 
-    Attributes:
-      where: their place among all rows.
-      x: their inputs, padded to as many rows as any other `Rows` has.
-    """
-
-    where: slice
-    x: Batch
+    where: slice  # their place among all rows
+    x: Batch  # their inputs, padded to as many rows as any other `Rows` has
 
 
 class Piece(NamedTuple):
-    """Values of a function for a few draws and some rows.
+    """Values of a function for a few draws and some rows."""
 
-    Attributes:
-      first: number of the first of these draws.
-      rows: place of these rows among all rows of the inputs.
-      values: (draws, chains, copies, rows, ...), or without rows where the function has none.
-    """
-
-    first: int
-    rows: slice
-    values: np.ndarray
+    first: int  # number of the first of these draws
+    rows: slice  # place of these rows among all rows of the inputs
+    values: np.ndarray  # (draws, chains, copies, rows, ...), or without rows where the function has none
 
 
 def in_rows(x: Batch, at_once: int) -> list[Rows]:
@@ -120,7 +110,8 @@ def value_shape(run: Run, function: Callable[[Params, Any], jax.Array], x: Any) 
     vector = jax.ShapeDtypeStruct((run.layout.dimension,), run.layout.dtype)
     value = jax.eval_shape(lambda w, x: function(run.layout.unravel(w), x), vector, x)
     if not isinstance(value, jax.ShapeDtypeStruct):
-        raise TypeError(f"the function must return one array; it returned a {type(value).__name__}. Stack its arrays.")
+        name = type(value).__name__
+        raise Refused("the function must return one array", f"it returned a {name}", "Stack its arrays.")
     return value
 
 

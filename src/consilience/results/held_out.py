@@ -22,36 +22,42 @@ def task_of(run: Run, task: Task | None) -> Task:
     if task is None and run.posterior is not None:
         task = run.posterior.task
     if task is None and run.posterior is None:
-        raise ValueError(
-            "what is predicted is not known: the run was loaded without its model. Write "
-            "cs.load(path, posterior=..., shards=...).evaluate(test)."
+        raise Refused(
+            "what is predicted is not known",
+            "the run was loaded without its model",
+            "Write cs.load(path, posterior=..., shards=...).evaluate(test).",
         )
     if task is None:
-        raise ValueError(
-            "what is predicted is not known: neither the call nor the run's posterior has a task. Write for example "
-            "task=cs.Classification(lambda params, x: jax.nn.softmax(x @ params['w'])), or use run.predict(fn, x)."
+        raise Refused(
+            "what is predicted is not known",
+            "neither the call nor the run's posterior has a task",
+            "Write for example task=cs.Classification(lambda params, x: jax.nn.softmax(x @ params['w'])), or use "
+            "run.predict(fn, x).",
         )
     if not isinstance(task, Classification | Regression):
-        raise TypeError(f"task is a {type(task).__name__}; write task=cs.Classification(...) or cs.Regression(...).")
+        fix = "Write task=cs.Classification(...) or cs.Regression(...)."
+        raise Refused("", f"task is a {type(task).__name__}", fix)
     return task
 
 
 def check_drawn(run: Run) -> None:
     """Refuse a run without draws."""
     if run.num_draws == 0:
-        raise ValueError("the run has no draws yet. Sample on: the same cs.sample(...) with resume=True.")
+        raise Refused("", "the run has no draws yet", "Sample on: the same cs.sample(...) with resume=True.")
 
 
 def test_rows(run: Run, task: Task, test: Batch) -> tuple[Batch, np.ndarray]:
     """Return inputs and outcomes of the test set; refuse those that are not of the form of the agents' data."""
     if isinstance(test, Mapping) and task.y not in test:
         has = ", ".join(repr(key) for key in test)
-        raise ValueError(
-            f"test has {has} and no {task.y!r}: scores compare predictions with what happened. Write "
-            f"test={{{task.x!r}: ..., {task.y!r}: ...}}; predictions alone are run.predict(fn, x)."
+        raise Refused(
+            f"test has {has} and no {task.y!r}",
+            "scores compare predictions with what happened",
+            f"Write test={{{task.x!r}: ..., {task.y!r}: ...}}; predictions alone are run.predict(fn, x).",
         )
     if rows("test", test) == 0:
-        raise ValueError("test has no rows: there is nothing to score. Write test={name: a[:100] for name, a in ...}.")
+        fix = "Write test={name: a[:100] for name, a in ...}."
+        raise Refused("test has no rows", "there is nothing to score", fix)
     test = as_arrays("test", test)
     try:
         x, outcomes = task.inputs(test), task.outcomes(test)
@@ -69,7 +75,7 @@ def strange_rows(task: Task, ood: Batch, x: Batch) -> Batch:
     if isinstance(ood, Mapping) and task.x in ood:
         ood = ood[task.x]
     if rows("ood", ood) == 0:
-        raise ValueError("ood has no rows: there is nothing to tell from the test set. Leave out ood=.")
+        raise Refused("ood has no rows", "there is nothing to tell from the test set", "Leave out ood=.")
     ood = as_arrays("ood", ood)
     _check_like("ood", ood, x, "the test set")
     _check_finite("ood", ood)
@@ -85,9 +91,10 @@ def seen_classes(
         return None
     found = tuple(tuple(int(c) for c in np.unique(np.asarray(labels, dtype=int))) for labels in given)
     if len(found) != run.agents or any(not 0 <= c < classes for labels in found for c in labels):
-        raise ValueError(
-            f"seen = {seen!r}: the classes of each of {run.agents} agents are needed, from 0 to {classes - 1}. "
-            f"Write seen=[np.unique(shard[{task.y!r}]) for shard in shards]."
+        raise Refused(
+            f"seen = {seen!r}",
+            f"the classes of each of {run.agents} agents are needed, from 0 to {classes - 1}",
+            f"Write seen=[np.unique(shard[{task.y!r}]) for shard in shards].",
         )
     return found
 
@@ -95,9 +102,11 @@ def seen_classes(
 def check_labels(labels: np.ndarray, classes: int) -> None:
     """Refuse a label that the model has no class for."""
     for row in np.flatnonzero((labels < 0) | (labels >= classes))[:1]:
-        raise ValueError(
-            f"test: the label of row {row} is {labels[row]}, and the model's classes are 0 to {classes - 1}. Number "
-            f"labels as in the agents' data, or leave such rows out: test = {{k: v[keep] for k, v in test.items()}}."
+        raise Refused(
+            "test",
+            f"the label of row {row} is {labels[row]}, and the model's classes are 0 to {classes - 1}",
+            "Number labels as in the agents' data, or leave such rows out: "
+            "test = {k: v[keep] for k, v in test.items()}.",
         )
 
 
@@ -114,14 +123,14 @@ def check_shape(
     try:
         found = value_shape(run, function, x).shape
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"{what} cannot be computed from what was kept, {', '.join(run.layout.names) or 'which is nothing'}: "
-            f"{type(error).__name__}: {error}. It is given the parameters as they were kept. Sample without keep=, or "
-            f"pass a task= of what was kept."
+        raise Refused(
+            f"{what} cannot be computed from what was kept, {', '.join(run.layout.names) or 'which is nothing'}",
+            f"{type(error).__name__}: {error}",
+            "It is given the parameters as they were kept. Sample without keep=, or pass a task= of what was kept.",
         ) from error
     if len(found) != len(shape) or any(n not in (None, m) for n, m in zip(shape, found, strict=True)):
-        fix = " For two classes write jnp.stack([1 - p, p], axis=1)." if None in shape and len(found) == 1 else ""
-        raise ValueError(f"{what} must have shape {needed} here, and has {found}.{fix}")
+        fix = "For two classes write jnp.stack([1 - p, p], axis=1)." if None in shape and len(found) == 1 else ""
+        raise Refused("", f"{what} must have shape {needed} here, and has {found}", fix)
     return found
 
 
@@ -139,9 +148,10 @@ def _check_like(what: str, found: Batch, like: Batch, whose: str) -> None:
     """Refuse inputs whose rows have another shape than those of `like`."""
     shapes = [jax.tree.map(lambda leaf: np.shape(leaf)[1:], inputs) for inputs in (found, like)]
     if shapes[0] != shapes[1]:
-        raise ValueError(
-            f"{what}: a row of its inputs has shape {shapes[0]}, and one of {whose} {shapes[1]}. Prepare both alike, "
-            f"for example x.reshape(len(x), *{shapes[1]})."
+        raise Refused(
+            what,
+            f"a row of its inputs has shape {shapes[0]}, and one of {whose} {shapes[1]}",
+            f"Prepare both alike, for example x.reshape(len(x), *{shapes[1]}).",
         )
 
 
@@ -151,7 +161,9 @@ def _check_finite(what: str, data: Batch) -> None:
             continue
         bad = np.flatnonzero(~np.isfinite(leaf.reshape(len(leaf), -1)).all(axis=1))
         if len(bad):
-            raise ValueError(
-                f"{what}: {len(bad)} of {len(leaf)} rows have values that are not finite, row {bad[0]} first: no score "
-                f"of them has a meaning. Drop them, x = x[np.isfinite(x).all(axis=1)], or impute."
+            raise Refused(
+                what,
+                f"{len(bad)} of {len(leaf)} rows have values that are not finite, row {bad[0]} first: no score of them "
+                f"has a meaning",
+                "Drop them, x = x[np.isfinite(x).all(axis=1)], or impute.",
             )

@@ -21,16 +21,15 @@ import numpy as np
 
 from .._checks import whole_number
 from .._lazy import LazyModule
+from .._refused import Refused
 from .._types import Batch, Params
 from ..model import Classification, Regression, Task, as_arrays, rows
 from . import held_out, scores
 from .expectation import in_rows, mean_over_draws, pieces, value_shape
-from .scores import ClassificationScores, RegressionScores, scores_from_dict
+from .scores import ClassificationScores, RegressionScores
 
 if TYPE_CHECKING:
     from .run import Run
-
-__all__ = ["ClassificationScores", "RegressionScores", "evaluate", "predict", "scores_from_dict"]
 
 special: Any = LazyModule("scipy.special")
 
@@ -40,13 +39,7 @@ Function = Callable[[Params, Any], jax.Array]
 
 
 def predict(run: Run, function: Function, x: Batch, rows_at_once: int = ROWS_AT_ONCE) -> np.ndarray:
-    """Return the mean of `function(params, x)` over each agent's draws and chains: an array (agent, ...).
-
-    Args:
-      x: inputs, a pytree of arrays with one leading axis.
-      rows_at_once: rows of `x` that are computed together, for a function that gives one row for each. Where it looks
-        at other rows too, as batch normalisation does, pass `rows_at_once=len(x)`.
-    """
+    """Return the mean of `function(params, x)` over each agent's draws and chains; see `Run.predict`."""
     count = whole_number("the number of rows of x", rows("x", x), 1)
     x = as_arrays("x", x)
     held_out.check_drawn(run)
@@ -68,16 +61,7 @@ def evaluate(
     points: int = 30,
     rows_at_once: int = ROWS_AT_ONCE,
 ) -> ClassificationScores | RegressionScores:
-    """Score every agent's predictions of held-out data.
-
-    Args:
-      test: held-out data of the form of a shard, that no agent has.
-      task: what is predicted; without it, the posterior's task.
-      ood: inputs from another distribution, an array or a batch, that a classifier should be unsure of.
-      seen: the classes that each agent has data of; without it, those in the run's shards.
-      points: how many numbers of draws, evenly spaced in their logarithm, the cumulative scores are taken at.
-      rows_at_once: test rows that are computed together.
-    """
+    """Score every agent's predictions of held-out data; see `Run.evaluate`."""
     task = held_out.task_of(run, task)
     held_out.check_drawn(run)
     whole_number("points", points, 1)
@@ -87,7 +71,7 @@ def evaluate(
     if isinstance(task, Regression):
         for name, value in (("ood", ood), ("seen", seen)):
             if value is not None:
-                raise ValueError(f"{name} is for classes, and this task is a regression. Leave out {name}=.")
+                raise Refused(f"{name} is for classes", "this task is a regression", f"Leave out {name}=.")
         return _regression(run, task, x, outcomes, stops, rows_at_once)
     strange = None if ood is None else held_out.strange_rows(task, ood, x)
     return _classification(run, task, x, outcomes, strange, seen, stops, rows_at_once)
@@ -133,9 +117,11 @@ class _Probabilities(_Sums):
     def add(self, where: slice, values: np.ndarray) -> None:
         sums, least = values.sum(axis=-1), values.min()
         if least < 0 or (np.abs(sums - 1) > SUM_TOLERANCE).any():
-            raise ValueError(
-                f"task.probabilities(params, x) must give probabilities; rows of it add up to between {sums.min():.3g} "
-                f"and {sums.max():.3g}, and the least entry is {least:.3g}. Write jax.nn.softmax(logits, axis=-1)."
+            span = f"between {sums.min():.3g} and {sums.max():.3g}"
+            raise Refused(
+                "task.probabilities(params, x) must give probabilities",
+                f"rows of it add up to {span}, and the least entry is {least:.3g}",
+                "Write jax.nn.softmax(logits, axis=-1).",
             )
         self.total[:, where] += values.sum(axis=(0, 1), dtype=float)
 
@@ -227,8 +213,8 @@ class _Normals(_Sums):
     def add(self, where: slice, values: np.ndarray) -> None:
         mean, sd = np.moveaxis(values.astype(float), -1, 0)
         if (sd <= 0).any():
-            raise ValueError(
-                f"task.sd(params) must be positive; it is {sd.min():.3g} for a draw. Write jnp.exp(log_sd)."
+            raise Refused(
+                "task.sd(params) must be positive", f"it is {sd.min():.3g} for a draw", "Write jnp.exp(log_sd)."
             )
         z = (self.outcomes[where] - mean) / sd
         log_density = special.logsumexp(-0.5 * z**2 - np.log(sd) - 0.5 * np.log(2 * np.pi), axis=(0, 1))

@@ -19,7 +19,7 @@ from ..store import Draws, blocks
 from .arviz import data_tree
 from .diagnostics import acceptance, consensus_error
 from .predictive import evaluate, predict
-from .saved_scores import read_scores, save_scores
+from .scores import read_scores, save_scores
 from .summary import Summary, summarize
 
 
@@ -220,7 +220,9 @@ class Run:
         """Return the posterior mean of `function(params, x)`, as each agent sees it: (agent, ...).
 
         Args:
-          rows_at_once: rows of `x` that are computed together. A function that looks across rows needs `len(x)`.
+          x: inputs, a pytree of arrays with one leading axis.
+          rows_at_once: rows of `x` that are computed together, for a function that gives one row for each. One that
+            looks at other rows too, as batch normalisation does, needs `len(x)`.
         """
         return predict(self, function, x, rows_at_once)
 
@@ -244,7 +246,7 @@ class Run:
             `.regressor` do).
           ood: inputs from elsewhere, that a classifier should be unsure of.
           seen: the classes that each agent has examples of; left out, those in its shard.
-          points: numbers of draws at which scores of the first draws are taken.
+          points: how many numbers of draws, evenly spaced in their logarithm, the cumulative scores are taken at.
           rows_at_once: test rows that are computed together. A function that looks across rows needs all.
         """
         scores = evaluate(self, test, task=task, ood=ood, seen=seen, points=points, rows_at_once=rows_at_once)
@@ -263,9 +265,8 @@ class Run:
         return report([self], Path(path), title)
 
     def __repr__(self) -> str:
-        agents = self.agents
-        chains = self.num_chains
-        whose = f"{agents} agent{'s' * (agents > 1)}" if self.agents == self.network.size else f"agent {self.owner[0]}"  # type: ignore[index]
+        agents, chains = self.agents, self.num_chains
+        whose = f"{agents} agent{'s' * (agents > 1)}" if agents == self.network.size else f"agent {self.owner[0]}"  # type: ignore[index]
         return (
             f"Run({self.sampler.name} on {self.network.name}: {whose} × "
             f"{chains} chain{'s' * (chains > 1)} × {self.num_draws} draws of {self.layout.dimension} parameters, "

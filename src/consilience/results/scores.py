@@ -7,14 +7,18 @@ predictive is NaN, so is every score of it.
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Literal, get_type_hints
 
 import numpy as np
 
 from .._lazy import LazyModule
+from .._refused import Refused
+from ..store import FORMAT, SCORES, check_format, shown, write_whole
 
 special: Any = LazyModule("scipy.special")
 scipy_stats: Any = LazyModule("scipy.stats")
@@ -82,18 +86,12 @@ class Reliability(Jsonable):
     """Reliability diagram: how often predictions made with some confidence are right.
 
     Bin b holds the rows with edges[b] < max_c p(c | x_n) <= edges[b + 1].
-
-    Attributes:
-      edges: borders of the bins, (bins + 1,).
-      confidence: mean confidence of a bin's rows, (agent, bin); NaN in an empty bin.
-      accuracy: fraction of a bin's rows that is right, (agent, bin); NaN in an empty bin.
-      count: number of a bin's rows, (agent, bin).
     """
 
-    edges: np.ndarray
-    confidence: np.ndarray
-    accuracy: np.ndarray
-    count: np.ndarray
+    edges: np.ndarray  # borders of the bins, (bins + 1,)
+    confidence: np.ndarray  # mean confidence of a bin's rows, (agent, bin); NaN in an empty bin
+    accuracy: np.ndarray  # fraction of a bin's rows that is right, (agent, bin); NaN in an empty bin
+    count: np.ndarray  # number of a bin's rows, (agent, bin)
 
     @classmethod
     def of(cls, predictives: Sequence[np.ndarray], labels: np.ndarray, bins: int = BINS) -> Reliability:
@@ -119,17 +117,11 @@ class Reliability(Jsonable):
 
 @dataclass(frozen=True, eq=False)
 class CumulativeAccuracy(Jsonable):
-    """Accuracy and NLL of the predictive averaged over the first `draws` draws of all chains.
+    """Accuracy and NLL of the predictive averaged over the first `draws` draws of all chains."""
 
-    Attributes:
-      draws: numbers of draws, (points,), the last one all.
-      accuracy: (points, agent).
-      nll: (points, agent).
-    """
-
-    draws: np.ndarray
-    accuracy: np.ndarray
-    nll: np.ndarray
+    draws: np.ndarray  # (points,), the last one all
+    accuracy: np.ndarray  # (points, agent)
+    nll: np.ndarray  # (points, agent)
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,7 +268,26 @@ def scores_from_dict(plain: dict[str, Any]) -> ClassificationScores | Regression
     for kind in (ClassificationScores, RegressionScores):
         if plain.get("kind") == kind.kind:
             return kind.from_dict(plain)
-    raise ValueError(f"kind = {plain.get('kind')!r}: scores are of 'classification' or of 'regression'.")
+    fix = "Evaluate the run again, by the version that reads it."
+    raise Refused(f"kind = {plain.get('kind')!r}", "scores are of 'classification' or of 'regression'", fix)
+
+
+def save_scores(folder: Path, scores: Any) -> None:
+    write_whole(folder / SCORES, (json.dumps({"format": FORMAT, **scores.to_dict()}, indent=2) + "\n").encode())
+
+
+def read_scores(folder: Path) -> Any:
+    """Read the scores in a run's folder; None where none have been saved."""
+    path = folder / SCORES
+    if not path.exists():
+        return None
+    try:
+        found = json.loads(path.read_text())
+    except ValueError as error:
+        raise Refused(str(shown(path)), f"it is damaged: {error}", "Delete it: evaluate computes it anew.") from None
+    check_format(str(shown(path)), found)
+    del found["format"]
+    return scores_from_dict(found)
 
 
 def _plain(value: Any) -> Any:

@@ -20,17 +20,11 @@ CONSENSUS_LIMIT = 0.1  # posterior sd
 
 
 class Finding(NamedTuple):
-    """One thing that a run's figures say, in words.
+    """One thing that a run's figures say, in words."""
 
-    Attributes:
-      short: a few words, for a cell of a table.
-      sentence: the same as a sentence, for people who read on.
-      is_grave: whether it calls the use of the draws into question.
-    """
-
-    short: str
-    sentence: str
-    is_grave: bool = True
+    short: str  # a few words, for a cell of a table
+    sentence: str  # the same as a sentence, for people who read on
+    is_grave: bool = True  # whether it calls the use of the draws into question
 
 
 def findings(run: Run, columns: dict[str, np.ndarray], names: tuple[str, ...], health: Health) -> Iterator[Finding]:

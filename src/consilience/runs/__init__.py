@@ -3,7 +3,7 @@
 from .bar import Report
 from .devices import Devices
 from .driver import Stopped
-from .member import Excluded
+from .member import Excluded, dispatch_as_peers_must
 from .peer import Peer
 from .request import MOST_SEED, Length
 from .sampling import sample
@@ -18,6 +18,7 @@ __all__ = [
     "Report",
     "Stopped",
     "chain_keys",
+    "dispatch_as_peers_must",
     "lane_inputs",
     "lane_link",
     "sample",

@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from .._compat import dispatch_synchronously
 from .._refused import Refused
 from ..engine import Chunk
 from ..neighbors import Interrupted, KeyPair, Masks, OutOfStep
@@ -27,7 +29,6 @@ from ..peers import (
     ENDED,
     STARTABLE,
     Board,
-    Card,
     Credentials,
     Identity,
     Links,
@@ -51,11 +52,24 @@ from .driver import MOST_REDONE, Stopped, draw, not_alike, result
 from .request import Request
 from .segment import Meeting, Segment, Terms, finished, given_up, is_connected, segment_folder
 
+if TYPE_CHECKING:
+    from ..peers import Card
+
 LINGER = 1.5  # seconds in which the last card reaches the neighbours
 LONGEST_LINGER = 5.0  # seconds in which a neighbour that has yet to learn that all is done comes, and learns it
 LOOK = 0.5  # seconds between two looks at the board
 
 log = logging.getLogger("consilience.peers")
+
+
+def dispatch_as_peers_must() -> None:
+    """Make calls of compiled code return when it is done, and refuse a process in which it is too late for that."""
+    if not dispatch_synchronously():
+        raise Refused(
+            "this process",
+            "jax has computed something before the run, and would let compiled code wait for itself",
+            "Make cs.Peer(...) before anything is computed, or start the agent by `consilience peer`.",
+        )
 
 
 class Excluded(Exception):  # noqa: N818
@@ -89,6 +103,9 @@ class Member:
         self._segment: Segment | None = None
         self._key: tuple[int, KeyPair] | None = None
         self._said: set[str] = set()
+        # Links and the pulse have threads of their own. Whoever decides by the running epoch or by this agent's card,
+        # and then ends the one or changes the other, has this; never while anything is compiled or waited for.
+        self._deciding = threading.RLock()
         self.meter = Meter(request.length.iterations)
         identity = Identity(credentials.key.read_bytes(), credentials.certificate.read_bytes())
         if identity.name != place.name:
@@ -103,6 +120,7 @@ class Member:
 
     def run(self) -> Run:
         """Take part until the run is complete, and return the run as this agent has it."""
+        dispatch_as_peers_must()
         check_free(self.place.listen)
         without = given_up(self.folder, self.place.run_id)
         there = finished(self._folder_of(without), self.request.length)
@@ -207,12 +225,14 @@ class Member:
                 "phase": phase_before(linked, cards, segment.members),
                 "bases": tuple(segment.job.sink.checkpoints),
                 "attempt": max([self._attempt, *(card.attempt for card in others)]),
-                "without": tuple(sorted({*own.without, *segment.without})),
                 "key": self._key[1].public.hex(),
                 "identity": segment.alike,
             }
-            if any(getattr(own, name) != value for name, value in says.items()):
-                own = self.board.update(**says)
+            with self._deciding:
+                own = self.board.own
+                says["without"] = tuple(sorted({*own.without, *segment.without}))
+                if any(getattr(own, name) != value for name, value in says.items()):
+                    own = self.board.update(**says)
             here = [own, *(card for card in others if is_here(card, segment.alike["agent.without"], self.terms.mask))]
             crew = sorted(here, key=lambda card: self.place.names.index(card.name))
             is_whole = len(crew) == len(segment.members) and self._are_alike(crew)
@@ -265,11 +285,12 @@ class Member:
     # --- running -----------------------------------------------------------------------------------------
 
     def _run_epoch(self, segment: Segment, meeting: Meeting) -> None:
-        self.mailbox.begin(meeting.epoch)
-        self._has_met, self._attempt = True, meeting.attempt
-        self._floor = meeting.epoch + 1
-        self._running = (meeting.epoch, segment)
-        self.board.update(phase="running")
+        with self._deciding:
+            self.mailbox.begin(meeting.epoch)
+            self._has_met, self._attempt = True, meeting.attempt
+            self._floor = meeting.epoch + 1
+            self._running = (meeting.epoch, segment)
+            self.board.update(phase="running")
         log.info("epoch %d: from iteration %d", meeting.epoch, meeting.base)
         self._look()
         try:
@@ -283,7 +304,8 @@ class Member:
                 raise
             raise self.mailbox.ended from error  # which lost its type on the way through compiled code
         finally:
-            self._running = None
+            with self._deciding:
+                self._running = None
 
     def _count(self, segment: Segment, chunk: Chunk, done: Progress) -> None:
         iteration, rounds = done.iterations(self.request.length.thin), segment.collectives.rounds
@@ -328,13 +350,18 @@ class Member:
         self._say(f"the link to {name} is {'up' if is_there else 'lost'}")
         if is_there:
             self.board.greet(name)
-            if self._running is not None:  # messages may have been lost meanwhile
-                self._floor = max(self._floor, self._running[0] + 1)
-                self.mailbox.end(Interrupted(f"the link to {name} is there again"))
+            with self._deciding:
+                if self._running is not None:  # messages may have been lost meanwhile
+                    self._floor = max(self._floor, self._running[0] + 1)
+                    self.mailbox.end(Interrupted(f"the link to {name} is there again"))
         self._look()
 
     def _look(self) -> None:
         """Check the board: pass on a wish to stop, end an epoch that is over for others, and judge losses."""
+        with self._deciding:
+            self._judge_cards()
+
+    def _judge_cards(self) -> None:
         self.mailbox.tick()
         cards = self.board.cards
         own = self.board.own
@@ -420,7 +447,7 @@ class Member:
             "without": list(self._segment.without) if self._segment is not None else [],
         }
         try:
-            self._show(status_of(self.place, replace(self.board.own, report=report), self.board))
+            self._show(status_of(self.place, self.board.own.changed(report=report), self.board))
         except OSError as error:  # a full disk, a terminal that is gone: not the others' concern
             log.debug("nothing shown: %s", error)
         return report

@@ -31,6 +31,7 @@ class Peer:
     All agents call `cs.sample` with the same posterior, network, sampler and length, each with its own data and its own
     file; they find each other, check that they run the same thing, and sample together. Draws go to `out`, or to the
     folder run beside the file: called again, after a crash or after Ctrl-C, which stops all agents, it goes on there.
+    Make it first of all, before jax computes anything: its callbacks need a setting that is fixed from then on.
 
     Args:
       file: this agent's file, as `consilience init` makes it: who it is, its keys, its neighbours. What the file says
@@ -46,6 +47,7 @@ class Peer:
     def __post_init__(self) -> None:
         if not 0 < self.patience < float("inf"):
             raise Refused(f"patience = {self.patience}", "a number of seconds is needed", "Write patience=30.")
+        dispatch_synchronously()  # where it is too late, a run is refused
 
     @property
     def hosts(self) -> Hosts:
@@ -56,7 +58,6 @@ class Peer:
         file = self.file if isinstance(self.file, AgentFile) else read_agent_file(Path(self.file))
         file.check_network(request.network, request.network.name)
         file.identity()
-        dispatch_synchronously()
         out = request.out or file.folder.absolute() / OUT
         terms = Terms(file.on_loss, self.patience, file.mask)
         asked = replace(request, shards=_own(request.shards, file.place.name), out=out, resume=True)

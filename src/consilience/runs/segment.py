@@ -217,7 +217,7 @@ class _Renumbered:
     def receive(self, senders: Any, number: int, form: Form) -> list[bytes]:
         return self._mailbox.receive([self._members[agent] for agent in senders], number, form)
 
-    def end(self, reason: Interrupted) -> None:
+    def end(self, reason: Exception) -> None:
         self._mailbox.end(reason)
 
 

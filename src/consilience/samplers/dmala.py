@@ -174,7 +174,7 @@ class DMALA(TunedSampler):
 
             is_due = (state.iteration > 0) & (state.iteration % ANCHOR_EVERY == 0)
             gradient = lax.cond(is_due, exact_mean, lambda _: state.gradient, state.local_gradient)
-            anchoring.times(is_due.astype(jnp.int32))
+            anchoring.times(is_due.astype(jnp.int32), gradient)
             return gradient
 
         def tune(state: DMALAState, position: Vector, acceptance_rate: Scalar) -> Adaptation:
@@ -197,7 +197,7 @@ class DMALA(TunedSampler):
                 lambda old: old,
                 state.adaptation,
             )
-            agreement.times((is_warming_up & tuning.ends_window(state.iteration)).astype(jnp.int32))
+            agreement.times((is_warming_up & tuning.ends_window(state.iteration)).astype(jnp.int32), adaptation)
             return adaptation
 
         return Kernel(init, noise, move)

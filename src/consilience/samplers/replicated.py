@@ -87,7 +87,7 @@ def replicated_kernel(algorithm: Algorithm, neighbors: Neighbors, adaptation: Wi
         once = neighbors.repeated()
         with once:  # a kernel may ask for values alone, which jax traces apart
             inner = algorithm.init(position)
-        once.times(1)
+        once.times(1, inner)
         first = None if adaptation is None else adaptation.init()
         return ReplicatedState(inner, first, jnp.zeros((), jnp.int32))
 
@@ -119,8 +119,8 @@ def replicated_kernel(algorithm: Algorithm, neighbors: Neighbors, adaptation: Wi
             nothing._replace(inner=state.inner),
         )
         agreed = select(done.is_in_step, done.inner, state.inner)
-        evaluation.times(done.evaluated)
-        alignment.times(done.number)
+        evaluation.times(done.evaluated, done.number)
+        alignment.times(done.number, done.number)
 
         adapted = state.adaptation
         if adaptation is not None and adaptation.tunes:
@@ -132,7 +132,7 @@ def replicated_kernel(algorithm: Algorithm, neighbors: Neighbors, adaptation: Wi
 
             is_warming_up = adaptation.is_warming_up(state.iteration)
             adapted = lax.cond(is_warming_up, warm_up, lambda old: old, state.adaptation)
-            warming.times(is_warming_up.astype(jnp.int32))
+            warming.times(is_warming_up.astype(jnp.int32), adapted)
         info = {**done.info, "redone": done.number > 1, "out_of_step": ~done.is_in_step}
         if adaptation is not None:
             info["step_size"] = state.adaptation.step_size

@@ -1,0 +1,77 @@
+"""Counting of collectives while compiled code is traced: what is inside of a loop is traced once and run often."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import jax
+
+from .._compat import trace_state
+from .protocol import message_bytes
+from .traffic import Kind
+
+
+class Exchange(NamedTuple):
+    """A call of a collective: its kind, how often it is run, and the size of a message."""
+
+    kind: Kind
+    times: int | jax.Array  # a number, or one for each of the stages that chains go through side by side
+    message_bytes: int
+
+
+class Counted:
+    """Base of the links to other agents, which counts their collectives in the code where a link was made.
+
+    Attributes:
+      exchanges: the collectives so far, for the runtime to count.
+    """
+
+    def __init__(self) -> None:
+        self._trace = trace_state()
+        self._open: list[CountedLoop] = []
+        self.exchanges: list[Exchange] = []
+
+    def repeated(self) -> CountedLoop:
+        return CountedLoop(self)
+
+    @property
+    def _is_outside(self) -> bool:
+        """Tell whether the code that is traced now is run once, as it is in no loop or branch."""
+        return bool(trace_state() == self._trace)
+
+    def _count(self, kind: Kind, x: object, times: int | jax.Array, way: str = "") -> None:
+        exchange = Exchange(kind, times, message_bytes(x))
+        if self._is_outside:
+            self.exchanges.append(exchange)
+        elif self._open and isinstance(times, int):
+            self._open[-1].found[exchange, way] = None
+        else:
+            raise RuntimeError(
+                "a collective inside lax control flow cannot be counted: call it outside, or within "
+                "`with repeated:` of repeated = neighbors.repeated(), and say repeated.times(count) after the loop."
+            )
+
+    def _count_loop(self, loop: CountedLoop, count: int | jax.Array, after: Any) -> None:
+        """Count the collectives of a loop that has run so many times, and has returned `after`."""
+        self.exchanges += [exchange._replace(times=exchange.times * count) for exchange, _ in loop.found]
+
+
+class CountedLoop:
+    """Collectives in a piece of code inside of a loop: it may be traced more than once, so equal ones count as one."""
+
+    def __init__(self, neighbors: Counted) -> None:
+        self._neighbors = neighbors
+        self.found: dict[tuple[Exchange, str], None] = {}
+
+    def __enter__(self) -> CountedLoop:
+        self._neighbors._open.append(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._neighbors._open.remove(self)
+
+    def times(self, count: int | jax.Array, after: Any = None) -> None:
+        self._neighbors._count_loop(self, count, after)

@@ -10,7 +10,8 @@ import pytest
 
 import consilience as cs
 from consilience.peers import Authority, Board, Identity, Mailbox, Place, Verifier
-from consilience.runs import Member, Stopped
+from consilience.runs import Stopped
+from consilience.runs.member import Member
 from consilience.runs.segment import Meeting
 
 NAMES = ("a", "b", "c")
@@ -20,12 +21,12 @@ AT_ONCE = 0.3  # seconds in which another thread does what it does, unless it ha
 class Segment:
     """A part of a run that ends as soon as it begins."""
 
-    names, without, alike, bases, snapshot = NAMES, (), {"agent.without": "[]"}, (0,), None
+    members, without, alike, checkpoints = NAMES, (), {"agent.without": "[]"}, (0,)
     progress = SimpleNamespace(drawn=0)
 
     @property
-    def store(self):
-        return self
+    def job(self):
+        return SimpleNamespace(sink=self)
 
     def begin(self, meeting):
         raise Stopped
@@ -37,10 +38,8 @@ def member():
     authority = Authority.create("run")
     member = Member.__new__(Member)
     member.place = Place("00" * 8, "a", NAMES, "tls/127.0.0.1:1", {"b": "tls/127.0.0.1:2", "c": "tls/127.0.0.1:3"})
-    network = cs.Network.complete(3)
-    member.task = SimpleNamespace(
-        on_loss="continue-without", patience=0.0, mask=False, network=network, length=SimpleNamespace(num_samples=9)
-    )
+    member.terms = SimpleNamespace(on_loss="continue-without", patience=0.0, mask=False)
+    member.request = SimpleNamespace(network=cs.Network.complete(3), length=SimpleNamespace(num_samples=9))
     member.mailbox = Mailbox(bytes(8), NAMES, [1, 2], lambda *_: None, lambda _: None)
     member.board = Board(
         Identity(*authority.issue("a", [])),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
-from consilience.experiments.catalogue import EXPERIMENTS
+from consilience.experiments import EXPERIMENTS
 from consilience.experiments.record import PAPER, Judged, Record
 from consilience.experiments.summary import (
     CLAIM_HEADER,
@@ -120,7 +120,7 @@ def filled(text: str) -> str:
 def main() -> None:
     found = records()
     for record in found:
-        EXPERIMENTS[record.experiment].figure(record, RECORDS / f"{record.experiment}.png")
+        EXPERIMENTS[record.experiment].draw(record, RECORDS / f"{record.experiment}.png")
     PAGE.write_text(page(found), encoding="utf-8")
     FRONT.write_text(front(FRONT.read_text(encoding="utf-8"), found), encoding="utf-8")
     print(f"{PAGE.name}, {FRONT.name} and {len(found)} figures written.")

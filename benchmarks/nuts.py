@@ -18,7 +18,7 @@ import numpy as np
 import consilience as cs
 from consilience.experiments.digits import AGENTS, INIT, POSTERIOR, bundled_digits
 from consilience.model import Layout, LocalLogDensity, stack_shards
-from consilience.runs.simulate import Simulation
+from consilience.runs import simulation
 
 DRAWS = 40
 PAIRS = 9
@@ -30,7 +30,9 @@ def decentralized(shards: list, layout: Layout, start: jax.Array) -> Callable[[]
     """Seconds per leapfrog step of another `DRAWS` draws."""
     ring = cs.Network.ring(AGENTS)
     sampler = cs.nuts(STEP_SIZE, inverse_mass_matrix=1.0).resolve(ring, layout.dimension)
-    run = Simulation(POSTERIOR, layout, stack_shards(shards, AGENTS), ring, sampler, start[None], jax.random.key(0))
+    run = simulation(
+        POSTERIOR, layout, stack_shards(shards, AGENTS), ring, sampler, start[None], jax.random.key(0)
+    ).started()
 
     def measure() -> float:
         began = time.perf_counter()

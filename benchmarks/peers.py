@@ -35,7 +35,7 @@ from consilience.model import Layout, stack_shards
 from consilience.neighbors import Traffic
 from consilience.network import network_from_spec
 from consilience.peers import Authority
-from consilience.runs.simulate import Simulation
+from consilience.runs import simulation
 
 from .peers_agent import NAMES, PARTS, RING, SAMPLERS
 
@@ -44,6 +44,7 @@ PAIRS = 9
 KINDS = {"gossip": "round of gossip", "sum": "sum over the tree"}
 LEAST_RATIO = {"gossip": 0.6}
 DRAWS = {"mala": 400, "nuts": 30}
+AT_ONCE = 100  # draws in a chunk
 SIMULATED = 5  # runs before that of the peers, and after it
 MOST_BYTES = 1.1
 
@@ -122,14 +123,15 @@ class Simulated:
         resolved = SAMPLERS[sampler].resolve(network, layout.dimension)
         start = jnp.zeros((1, layout.dimension))
         _, key = jax.random.split(jax.random.key(0))  # as `cs.sample` does with seed=0
-        self._run = Simulation(POSTERIOR, layout, shards, network, resolved, start, key)
+        self._run = simulation(POSTERIOR, layout, shards, network, resolved, start, key).started()
         self._draws = DRAWS[sampler]
         self.sample()
 
     def sample(self) -> tuple[float, int]:
         self._run.begin()
         began = time.perf_counter()
-        parts = [chunk.traffic for chunk in self._run.draws(self._draws)]
+        full, rest = divmod(self._draws, AT_ONCE)
+        parts = [self._run.advance(draws, 1).traffic for draws in [AT_ONCE] * full + [rest] * bool(rest)]
         return time.perf_counter() - began, sum(parts, self._run.start_traffic + Traffic()).bytes
 
 

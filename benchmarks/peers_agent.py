@@ -27,14 +27,13 @@ import zenoh
 
 import consilience as cs
 from consilience._compat import dispatch_synchronously
+from consilience.engine import Chains
 from consilience.experiments.digits import AGENTS as SIZE
 from consilience.experiments.digits import INIT, POSTERIOR, bundled_digits
 from consilience.neighbors import AGENTS, Arrays, Collectives, PeerNeighbors
 from consilience.network import network_from_spec
-from consilience.peers import Credentials, Links, Mailbox, Place
+from consilience.peers import AgentFile, Credentials, Links, Mailbox, Place
 from consilience.peers.session import configuration
-from consilience.runs import Length, Member, Task
-from consilience.runs.simulate import Simulation
 
 from .plan_model import SAMPLERS as PLANNED
 from .plan_model import alone
@@ -179,7 +178,7 @@ class Agent:
         self._name = name
         self._credentials = Credentials(*(folder / f"{name}-{part}.pem" for part in PARTS))
         self._open: dict[tuple[str, str], Any] = {}
-        self._alone: dict[tuple[str, int], Simulation] = {}
+        self._alone: dict[tuple[str, int], Chains] = {}
 
     def rounds(
         self,
@@ -214,8 +213,18 @@ class Agent:
         place = place_of(self._name, run_id, endpoints, network)
         train, _ = bundled_digits()
         batch = cs.shard(train, SIZE, by="label")[place.index]
-        task = Task(POSTERIOR, batch, network, SAMPLERS[sampler], Length(draws, 0, 1, 1, 0), INIT)
-        run = Member(place, self._credentials, task, Path(folder) / self._name, lambda _: None).run()
+        file = AgentFile(Path(folder) / "agent.toml", place, self._credentials, "wait", False)
+        run = cs.sample(
+            POSTERIOR,
+            [batch],
+            network,
+            SAMPLERS[sampler],
+            num_samples=draws,
+            init=INIT,
+            out=Path(folder) / self._name,
+            progress=False,
+            runtime=cs.Peer(file),
+        )
         return {"seconds": run.seconds, "bytes": run.traffic.bytes}
 
     def compute(self, sampler: str, features: int) -> dict[str, Any]:

@@ -34,9 +34,10 @@ import numpy as np
 import consilience as cs
 from consilience import planning
 from consilience.network import network_from_spec
-from consilience.planning import Constants, Demand, Links, Prediction, Roads, demand_of, predict
-from consilience.planning.demand import Asked
-from consilience.store import read_checkpoint
+from consilience.planning import Constants, CostModel, Demand, LinkSpeeds, Prediction, demand_of, predict
+from consilience.planning.demand import Collective
+from consilience.store import RUN as RECORD
+from consilience.store import read_checkpoint, read_run
 
 from . import plan_model
 from .peers import Crew
@@ -131,7 +132,7 @@ def predicted(case: Case, crew: Crew, constants: Constants) -> Prediction:
     chunk, draw = (float(np.median([answer[part] for answer in answers])) for part in ("chunk", "draw"))
     sampler = SAMPLERS[case.sampler]
     steps = getattr(sampler, "num_integration_steps", 1)
-    links = Links.alike(network, WIRE.delay, WIRE.rate)
+    links = LinkSpeeds.alike(network, WIRE.delay, WIRE.rate)
     return predict(
         network,
         links,
@@ -178,7 +179,9 @@ def _course(processes: list[subprocess.Popen[bytes]], folder: Path) -> list[tupl
         if time.monotonic() > end:
             raise RuntimeError(f"not done after {LONGEST} s: see {folder.parents[1]}")
         time.sleep(0.3)
-        progress, _ = read_checkpoint(folder)
+        if not (folder / RECORD).exists():
+            continue
+        progress, _ = read_checkpoint(folder, read_run(folder))
         if progress.drawn > found[-1][0]:
             found.append((progress.drawn, progress.seconds))
     return found[1:]  # the first chunk is of another length
@@ -228,7 +231,7 @@ def compare(constants: Constants, crew: Crew, folder: Path) -> dict[str, Any]:
 def compare_sums(constants: Constants, wires: Wires, folder: Path) -> list[dict[str, float]]:
     """Of long messages on these links, with pauses between them: what TCP's windows do."""
     network = network_from_spec(RING)
-    roads = Roads(network, Links.alike(network, WIRE.delay, WIRE.rate), constants)
+    model = CostModel(network, LinkSpeeds.alike(network, WIRE.delay, WIRE.rate), constants)
     size, found = 4 * LONG, []
     folder.mkdir()
     with Crew(folder, wires.addresses, wires.inside) as crew:
@@ -237,8 +240,8 @@ def compare_sums(constants: Constants, wires: Wires, folder: Path) -> list[dict[
             job = {"by": "runtime", "kind": "sum", "dimension": LONG, "network": RING, "pause": pause, **place}
             times = [crew.do("rounds", count=PAUSED, **job) for _ in range(1 + REPEATS)][1:]
             taken = float(np.median([one["seconds"] / PAUSED for each in times for one in each]))
-            asked = Demand((Asked("tree pass", 2, size),), 0.0, 1, 0)
-            forecast = roads.iteration(asked, 0.0, quiet_seconds=pause).seconds
+            asked = Demand((Collective("tree pass", 2, size),), 0.0, 1, 0)
+            forecast = model.iteration_cost(asked, 0.0, quiet_seconds=pause).seconds
             found.append({"bytes": size, "pause": pause, "predicted_seconds": forecast, "measured_seconds": taken})
             print(f"sum of {size:,} bytes every {pause:g} s: {1e3 * forecast:.0f} ms, {1e3 * taken:.0f} ms", flush=True)
     return found

@@ -12,9 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import consilience as cs
+from consilience.engine import Chains
 from consilience.experiments.images import bundled_digits
 from consilience.model import Layout, stack_shards
-from consilience.runs.simulate import Simulation
+from consilience.runs import simulation
 
 AGENTS, CLASSES, PIXELS = 5, 10, 64
 SAMPLERS: dict[str, Any] = {
@@ -44,10 +45,10 @@ def rows(index: int, features: int = PIXELS) -> dict[str, Any]:
     return {"x": np.asarray(jax.nn.relu(mine["x"] @ mixing)), "y": mine["y"]}
 
 
-def alone(sampler: Any, index: int, features: int) -> Simulation:
+def alone(sampler: Any, index: int, features: int) -> Chains:
     """An agent's part of the work, with nobody to talk to."""
     mine, network = rows(index, features), cs.Network.complete(1)
     model = posterior(features).bind(mine)
     layout = Layout.of(model.init)
     resolved, start = sampler.resolve(network, layout.dimension), jnp.zeros((1, layout.dimension))
-    return Simulation(model, layout, stack_shards([mine], 1), network, resolved, start, jax.random.key(0))
+    return simulation(model, layout, stack_shards([mine], 1), network, resolved, start, jax.random.key(0)).started()

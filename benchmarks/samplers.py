@@ -21,7 +21,7 @@ import numpy as np
 import consilience as cs
 from consilience.experiments.digits import AGENTS, INIT, POSTERIOR, PRIOR_PRECISION, bundled_digits
 from consilience.model import Layout, Shard, stack_shards
-from consilience.runs.simulate import Simulation
+from consilience.runs import simulation
 
 from .timing import interleaved
 
@@ -90,7 +90,7 @@ def main() -> None:
     for name, (sampler, network, data, update) in cases.items():
         with warnings.catch_warnings(action="ignore"):  # one round of dmala is for its speed, not its law
             resolved = sampler.resolve(network, layout.dimension)
-        run = Simulation(POSTERIOR, layout, data, network, resolved, start, jax.random.key(0))
+        run = simulation(POSTERIOR, layout, data, network, resolved, start, jax.random.key(0)).started()
         plain, with_axis = (
             interleaved(partial(run.advance, ITERATIONS, 1), floor(update, data, chain_axis), PAIRS)
             for chain_axis in (False, True)

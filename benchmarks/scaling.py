@@ -25,8 +25,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import consilience as cs
+from consilience.engine import Chains
 from consilience.model import Layout, Shard, stack_shards
-from consilience.runs.simulate import Simulation
+from consilience.runs import simulation
 
 from .gossip import exponent
 from .samplers import TINY, floor, gradient, ratio, value_and_gradient
@@ -56,7 +57,7 @@ SAMPLERS: dict[str, Callable] = {
 }
 
 
-def simulation(name: str, size: int, dimension: int, rows: int) -> Simulation:
+def chains_of(name: str, size: int, dimension: int, rows: int) -> Chains:
     """Logistic regression with the same amount of data for every agent."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal((size, rows, dimension), np.float32) / np.float32(np.sqrt(dimension))
@@ -65,7 +66,9 @@ def simulation(name: str, size: int, dimension: int, rows: int) -> Simulation:
     layout = Layout.of(jnp.zeros(dimension))
     shards = stack_shards([{"x": a, "y": b} for a, b in zip(x, y, strict=True)], size)
     sampler = SAMPLERS[name]().resolve(network, dimension)
-    return Simulation(LOGISTIC, layout, shards, network, sampler, jnp.zeros((1, dimension)), jax.random.key(0))
+    return simulation(
+        LOGISTIC, layout, shards, network, sampler, jnp.zeros((1, dimension)), jax.random.key(0)
+    ).started()
 
 
 def milliseconds(iterate: Callable[[int], object]) -> float:
@@ -75,7 +78,7 @@ def milliseconds(iterate: Callable[[int], object]) -> float:
     return float(np.median([seconds(partial(iterate, count)) for _ in range(REPEATS)])) / count * 1e3
 
 
-def bare_gradients(run: Simulation, is_common: bool) -> Callable[[int], object]:
+def bare_gradients(run: Chains, is_common: bool) -> Callable[[int], object]:
     """Those of all agents at their own points, or, where they have one in common, their sum."""
 
     def log_density(w: jax.Array, shard: Shard) -> jax.Array:
@@ -94,7 +97,7 @@ def bare_gradients(run: Simulation, is_common: bool) -> Callable[[int], object]:
     return lambda count: loop(start, run.inputs.shards, count).block_until_ready()
 
 
-def megabytes(run: Simulation) -> float:
+def megabytes(run: Chains) -> float:
     """That the compiled loop takes: arguments, results and all in between."""
     account = run._compiled.advance.memory_analysis()
     sizes = (account.argument_size_in_bytes, account.output_size_in_bytes, account.temp_size_in_bytes)
@@ -109,7 +112,7 @@ def grow() -> None:
         for name in SAMPLERS:
             measured = []
             for size in SIZES:
-                run = simulation(name, size, dimension, rows)
+                run = chains_of(name, size, dimension, rows)
                 ours = milliseconds(partial(run.advance, 1))
                 bare = milliseconds(bare_gradients(run, is_common=name == "mala"))
                 memory = megabytes(run)
@@ -126,7 +129,7 @@ def be_large() -> None:
     print(f"{'run':<14}{'sampler':<8}{'ms/iteration':>14}{'MB':>8}{'of data and one state, MB':>28}")
     for what, (size, dimension) in LARGE.items():
         for name in SAMPLERS:
-            run = simulation(name, size, dimension, LARGE_ROWS)
+            run = chains_of(name, size, dimension, LARGE_ROWS)
             least = 4e-6 * size * dimension * (LARGE_ROWS + (1 if name != "mala" else 1 / size))
             time, memory = milliseconds(partial(run.advance, 1)), megabytes(run)
             print(f"{what:<14}{name:<8}{time:>14.2f}{memory:>8.0f}{least:>28.0f}", flush=True)
@@ -154,7 +157,7 @@ def classify() -> None:
     for name, (sampler, update) in cases.items():
         with warnings.catch_warnings(action="ignore"):  # one round of dmala is for its speed, not its law
             resolved = sampler.resolve(ring, layout.dimension)
-        run = Simulation(posterior, layout, shards, ring, resolved, start, jax.random.key(0))
+        run = simulation(posterior, layout, shards, ring, resolved, start, jax.random.key(0)).started()
         bare = floor(update, shards, False, layout.dimension, ITERATIONS)
         times = interleaved(partial(run.advance, 1, ITERATIONS), bare, PAIRS)
         ours, least = np.median(times, axis=0) / ITERATIONS * 1e3

@@ -7,7 +7,7 @@ import textwrap
 from pathlib import Path
 
 from consilience.experiments import theory_target
-from consilience.experiments.theory import MARGIN, Outcome, table, theory
+from consilience.experiments.theory import MARGIN, TheoryOutcome, power, theory
 from consilience.experiments.theory_figure import theory_figure
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -25,7 +25,7 @@ FAIL = {
 }
 
 
-def check(outcome: Outcome) -> None:
+def check(outcome: TheoryOutcome) -> None:
     for name, curve in outcome.curves.items():
         expected = "fails" if name in FAIL else "holds"
         if curve.verdict != expected:
@@ -38,8 +38,31 @@ def grid(steps: tuple[float, float, int]) -> str:
     return f"{steps[2]} values of ε from {steps[0]:g} to {steps[1]:g}"
 
 
-def page(outcome: Outcome) -> str:
-    scale, curves = outcome.scale, outcome.curves
+def table(outcome: TheoryOutcome) -> str:
+    """Return the claims and what was measured, as a Markdown table."""
+    header = ["theorem", "quantity", "claim", "measured slope", "95 % interval", "range", "verdict"]
+    rows = []
+    for curve in outcome.curves.values():
+        claim, slope = curve.claim, curve.slope
+        growth = claim.kind == "growth"
+        rows.append(
+            [
+                claim.theorem,
+                claim.quantity,
+                f"{'bounded' if growth else power(claim.exponent)}, {claim.source}",
+                f"{slope.value:z.3f}",
+                f"{slope.low:z.3f} to {slope.high:z.3f}",
+                f"{'t' if growth else 'ε'} = {curve.at[0]:g} to {curve.at[-1]:g}",
+                curve.verdict,
+            ]
+        )
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in [header, *rows]).replace(
+        "\n", f"\n|{'---|' * len(header)}\n", 1
+    )
+
+
+def page(outcome: TheoryOutcome) -> str:
+    scale, curves = outcome.sizes, outcome.curves
     slope = {name: f"{curve.slope.value:z.2f}" for name, curve in curves.items()}
     g_distance, aleph_distance = slope["stacked to average, gradient"], slope["stacked to average, curvature"]
     differing = curves["decisions differ"].values
@@ -151,7 +174,7 @@ def main() -> None:
     outcome = theory(seed=parser.parse_args().seed)
     print(table(outcome))
     check(outcome)
-    theory_figure(outcome, DOCS / "theory.png")
+    theory_figure(outcome.sizes, outcome.curves, outcome.course).savefig(DOCS / "theory.png", dpi=130)
     (DOCS / "theory.md").write_text(page(outcome), encoding="utf-8")
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 
 import consilience as cs
-from consilience.experiments.targets import log_gamma
+
+from .targets import log_gamma
 
 TARGET = log_gamma(4)
 NETWORK = cs.Network.ring(4)
@@ -20,11 +21,11 @@ WARMUP, CHAINS = 2000, 2
 SCRIPT = """
 import sys, time
 from tests.killing import resumed
-from consilience.engine import engine
+from consilience.engine import chains
 from consilience.runs import bar
 sampler, out, draws, most = sys.argv[1:]
 bar.LINE_SECONDS = 0  # every report is printed
-engine.CHUNK_SECONDS = 0.05  # and there are many
+chains.CHUNK_SECONDS = 0.05  # and there are many
 lines = bar._lines
 
 def held(label, total, before):  # from here on it waits: however late the kill comes, the run is not over

@@ -14,7 +14,7 @@ import numpy as np
 from arviz_stats.base import array_stats
 from scipy.stats import norm
 
-from consilience.experiments.targets import Target
+from .targets import Target
 
 LEVEL, RETRY_LEVEL = 1e-3, 1e-2
 

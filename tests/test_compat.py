@@ -68,7 +68,7 @@ def test_every_hook_is_tested():
 def test_every_hook_says_what_it_stands_on():
     for name in HOOKS:
         said = inspect.getdoc(getattr(_compat, name))
-        assert all(word in said for word in ("API: ", "Seen to work: ", "Without it: ")), name
+        assert "API: " in said and "Without it: " in said, name
 
 
 # --- jax: tracing --------------------------------------------------------------------------------------
@@ -462,6 +462,7 @@ def test_an_index_out_of_range_is_told_by_row():
     assert list(wrong) == [1, 3]
     assert "17" in wrong[1] and "(4,)" in wrong[1]
     assert wrong[3] != wrong[1]
+    assert list(_compat.wrong_indices(error, but=1)) == [3]
     error, _ = jax.device_get(checked(jnp.arange(4.0), jnp.array([0, 1, 2, 3])))
     assert _compat.wrong_indices(error) == {}
 

@@ -11,6 +11,7 @@ import pytest
 
 from consilience import _compiled
 from consilience._cache import cache_folder
+from consilience._refused import Refused
 
 COUNTING = """
 import sys
@@ -89,29 +90,29 @@ def test_what_others_can_write_to_is_not_run(tmp_path):
     root.parent.chmod(0o777)
     count, said = hits(root)
     assert count == 0
-    assert f"no compiled code is kept. others can write to {root.parent}: chmod go-w {root.parent}" in said
+    assert f"no compiled code is kept. {root.parent}: others can write to it. Run chmod go-w {root.parent}" in said
 
 
 def test_no_folder_on_the_way_may_be_others_to_write_to(tmp_path):
-    folder = _compiled._made(tmp_path / "a" / "b")
+    folder = _compiled._make_private(tmp_path / "a" / "b")
     for one in (folder, folder.parent):
         for mode in (0o777, 0o707):
             one.chmod(mode)
-            with pytest.raises(PermissionError, match=f"others can write to {one}:"):
-                _compiled._made(folder)
+            with pytest.raises(Refused, match=f"{one}: others can write to it"):
+                _compiled._make_private(folder)
         one.chmod(0o700)
     folder.parent.chmod(0o1777)  # as /tmp: nobody can move what is another's there
-    assert _compiled._made(folder) == folder
+    assert _compiled._make_private(folder) == folder
     folder.chmod(0o1777)  # but anybody can add to it
-    with pytest.raises(PermissionError):
-        _compiled._made(folder)
+    with pytest.raises(Refused):
+        _compiled._make_private(folder)
 
 
 def test_a_link_is_followed_once(tmp_path, monkeypatch):
     """Who can change a link later must not decide what is run."""
     (tmp_path / "real").mkdir(mode=0o700)
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    assert _compiled._made(tmp_path / "link" / "kind") == tmp_path.resolve() / "real" / "kind"
+    assert _compiled._make_private(tmp_path / "link" / "kind") == tmp_path.resolve() / "real" / "kind"
 
 
 def test_a_group_of_one_user_counts_as_that_user(tmp_path, monkeypatch):

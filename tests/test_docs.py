@@ -76,7 +76,7 @@ def test_code_runs_and_prints_what_is_shown(page, tmp_path, monkeypatch, capsys)
     names, printed = {"__name__": "__main__"}, None
     every = blocks(page)
     with Agents() as agents:
-        for block, after in zip(every, [*every[1:], None], strict=True):
+        for block, after in zip(every, [*every, None][1:], strict=True):
             with chdir(place_of(block)):
                 if block.language == "text":
                     if block.follows:
@@ -84,7 +84,7 @@ def test_code_runs_and_prints_what_is_shown(page, tmp_path, monkeypatch, capsys)
                         assert_shown(block.text, agents.ended() or printed, f"{page.name}:{block.line}")
                     printed = None
                 elif block.language == "python":
-                    error = after is not None and after.follows and re.match(r"\w+Error: ", after.text)
+                    error = after is not None and after.follows and re.match(r"(\w+Error|Refused): ", after.text)
                     printed = run_python(page, block, names, error=bool(error), capsys=capsys)
                 elif block.language == "sh":
                     printed = "".join(run_command(line, tmp_path, agents) for line in commands(block.text))

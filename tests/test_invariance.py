@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience.experiments.targets import Target, linear_regression, log_gamma
 
 from .halves import checkerboard
 from .samplers.harness import draws, draws_after, restart, simulation
 from .statistical import LEVEL, RETRY_LEVEL, Verdict, assert_caught, assert_right, moment_test
+from .targets import Target, linear_regression, log_gamma
 
 FAMILY_LEVEL = 1e-3
 STEPS = 6

@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from consilience.experiments.targets import gaussian_mixture, linear_regression, log_gamma
 from consilience.model import stack_shards
 
 from .statistical import moment_test
+from .targets import gaussian_mixture, linear_regression, log_gamma
 
 
 @pytest.mark.parametrize("make", [linear_regression, log_gamma, gaussian_mixture])

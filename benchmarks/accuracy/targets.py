@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import consilience as cs
-from consilience.experiments import digits, targets
+from consilience.experiments import digits
 from consilience.model import Layout
+from tests import targets
 
 TARGETS = {
     "linear regression": "y ~ N(xw, 1), w ~ N(0, I), 3 parameters: the posterior is Gaussian, its moments are known.",

@@ -3,7 +3,7 @@
 from .model import Classification, Posterior, Regression, pool, shard
 from .network import Network
 from .results import Run, Summary, load
-from .runs import Devices, sample
+from .runs import Devices, Peer, sample
 from .samplers import DESGHMC as desghmc  # noqa: N811
 from .samplers import DESGLD as desgld  # noqa: N811
 from .samplers import DMALA as dmala  # noqa: N811
@@ -24,6 +24,7 @@ __all__ = [
     "Classification",
     "Devices",
     "Network",
+    "Peer",
     "Posterior",
     "Regression",
     "Run",

@@ -15,15 +15,15 @@ def cache_folder() -> Path:
 
 def processor() -> str:
     """Return the kind of this machine's processor, by name where the system tells."""
-    return _of_processor("model name") or f"{platform.machine()} {platform.processor()}".strip()
+    return _processor_entry("model name") or f"{platform.machine()} {platform.processor()}".strip()
 
 
 def processor_features() -> str:
     """Return the feature flags of this machine's processor, where the system tells: kinds may share a name."""
-    return _of_processor("flags") or _of_processor("Features")
+    return _processor_entry("flags") or _processor_entry("Features")
 
 
-def _of_processor(what: str) -> str:
+def _processor_entry(what: str) -> str:
     """Return an entry of Linux's /proc/cpuinfo for the first processor; nothing on other systems."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()

@@ -1,8 +1,9 @@
 """All uses of unstable APIs of dependencies: experimental, private, undocumented, or texts that are meant for people.
 
-Each function says which API it stands on, with which versions it was seen to work, and what breaks without it. Each has
-a test in tests/test_compat.py, which fails with the version and the name of the function. No other module of the
-package may use these APIs (tests/test_imports.py).
+Each function says which API it stands on, and what breaks without it. Each has a test in tests/test_compat.py, which
+fails with the version and the name of the function. No other module of the package may use these APIs
+(tests/test_imports.py). They were seen to work with jax 0.10.2 and 0.12.0, BlackJAX 1.7.1, NumPyro 0.22.0, arviz-stats
+0.8.0 and 1.3.3, zarr 3.1.6 and 3.4.2, and Zenoh 1.10.2.
 
 All layers may import this module, and it imports none of them. Dependencies are imported where they are used: extras
 may be missing, and an API that is gone must break what stands on it and not `import consilience`.
@@ -35,9 +36,8 @@ def trace_state() -> Any:
     """Return a token of what jax is tracing: equal throughout a function, different inside of its loops and branches.
 
     API: jax.extend.core.get_opaque_trace_state, of which jax promises nothing but equality.
-    Seen to work: jax 0.10.2 and 0.12.0.
     Without it: a collective inside of a `lax` loop would be counted once instead of refused, and `run.traffic` and
-    `consilience plan` would be wrong (runtimes/lanes.py).
+    `consilience plan` would be wrong (neighbors/lanes.py).
     """
     from jax.extend.core import get_opaque_trace_state
 
@@ -48,9 +48,8 @@ def jaxpr_text(jaxpr: Any) -> str:
     """Return the program of a closed jaxpr as text, without colours, and without addresses, which vary by chance.
 
     API: pretty_print(use_color=False) of a jaxpr. The text itself is no API: another version of jax prints another.
-    Seen to work: jax 0.10.2 and 0.12.0.
     Without it: equal models get unlike fingerprints, so that every run compiles anew and `resume=True` refuses to go on
-    with a run begun in another terminal (runtimes/fingerprint.py).
+    with a run begun in another terminal (engine/fingerprint.py).
     """
     return re.sub(r"0x[0-9a-fA-FX]+", "", jaxpr.pretty_print(use_color=False))
 
@@ -59,9 +58,8 @@ def jaxpr_constants(jaxpr: Any) -> Iterator[Any]:
     """Yield the arrays that a jaxpr, or one inside of it, has captured: its text shows their shapes only.
 
     API: the attributes `consts`, `jaxpr`, `eqns` of jaxprs, `invars`, `params` of equations, `val` of literals.
-    Seen to work: jax 0.10.2 and 0.12.0.
     Without it: models that differ in a captured number get one fingerprint, and share compiled code: wrong draws
-    (runtimes/fingerprint.py).
+    (engine/fingerprint.py).
     """
     yield from getattr(jaxpr, "consts", ())
     for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
@@ -75,9 +73,8 @@ def jaxpr_calls_python(jaxpr: Any) -> bool:
 
     API: the attributes that `jaxpr_constants` reads, and that the primitives of callbacks have "callback" in their
     names.
-    Seen to work: jax 0.10.2 and 0.12.0.
     Without it: models that call unlike functions of one name share compiled code: wrong draws
-    (runtimes/fingerprint.py).
+    (engine/fingerprint.py).
     """
     return any(
         "callback" in equation.primitive.name or any(map(jaxpr_calls_python, _inner_jaxprs(equation)))
@@ -87,19 +84,18 @@ def jaxpr_calls_python(jaxpr: Any) -> bool:
 
 def _inner_jaxprs(equation: Any) -> Iterator[Any]:
     """Yield the jaxprs that an equation applies."""
-    yield from filter(_is_jaxpr, jax.tree.leaves(equation.params, is_leaf=_is_jaxpr))
 
+    def is_jaxpr(value: Any) -> bool:
+        return hasattr(value, "eqns") or hasattr(value, "jaxpr")
 
-def _is_jaxpr(value: Any) -> bool:
-    return hasattr(value, "eqns") or hasattr(value, "jaxpr")
+    yield from filter(is_jaxpr, jax.tree.leaves(equation.params, is_leaf=is_jaxpr))
 
 
 def apply_jaxpr(jaxpr: Any, leaves: Sequence[Any]) -> list[Any]:
     """Return what a closed jaxpr computes from these arrays, without tracing its Python function again.
 
     API: jax.extend.core.jaxpr_as_fun.
-    Seen to work: jax 0.10.2 and 0.12.0.
-    Without it: nothing runs (runtimes/loop.py).
+    Without it: nothing runs (engine/loop.py).
     """
     from jax.extend.core import jaxpr_as_fun
 
@@ -119,9 +115,8 @@ def callback_for_all_chains(
     API: jax.custom_batching.custom_vmap, which must see the batch through `while_loop` and `scan`;
     jax.experimental.buffer_callback on a CPU, whose buffers are written where they are, and jax.pure_callback
     elsewhere, neither of which may be called more or less often than the program says.
-    Seen to work: jax 0.10.2 and 0.12.0.
     Without it: peers with several chains cannot exchange, or count different numbers of messages and wait for each
-    other (runtimes/peers/neighbors.py).
+    other (neighbors/messages.py).
 
     Args:
       function: takes a list of arrays, and returns a list of arrays with the shapes and dtypes of `shapes`.
@@ -175,7 +170,6 @@ def dispatch_synchronously() -> None:
     """Make calls of compiled code return when it is done, in the whole process; call this before anything is computed.
 
     API: the option jax_cpu_enable_async_dispatch, undocumented. It does not cover code with parallel parts.
-    Seen to work: jax 0.10.2 and 0.12.0.
     Without it: a callback may wait for numbers that are computed by the thread that it holds, and `consilience peer`
     hangs (cli/peer.py).
     """
@@ -187,7 +181,6 @@ def callback_errors_unlogged(kind: type[BaseException]) -> Iterator[None]:
     """Keep jax from logging, with a traceback, errors of this kind that a callback raises.
 
     API: the name of a private module's logger, jax._src.callback.
-    Seen to work: jax 0.10.2 and 0.12.0.
     Without it: on machines where the callback is jax.pure_callback, tracebacks fill the log of `consilience peer`
     whenever another agent leaves (cli/peer.py).
     """
@@ -211,9 +204,8 @@ def device_mesh(devices: Sequence[jax.Device], axis: str) -> jax.sharding.Mesh:
 
     API: jax.sharding.Mesh with AxisType.Auto. What axes are when nothing is said has changed between versions, for
     `jax.make_mesh`, which may also put devices in another order.
-    Seen to work: jax 0.10.2 and 0.12.0.
     Without it: arrays carry their sharding in their types, and what mixes sharded with unsharded ones is refused
-    (runtimes/devices/arrays.py, runtimes/hosts.py).
+    (runs/arrays.py, engine/hosts.py).
     """
     from jax.sharding import AxisType, Mesh
 
@@ -225,8 +217,7 @@ def on_every_device(function: Callable[..., Any], mesh: jax.sharding.Mesh, ins: 
 
     API: check_vma=False of jax.shard_map. Whether a value is the same on all devices is not checked, since samplers
     know nothing of devices and their loops start from constants, which count as the same (`lax.pcast` would mend each).
-    Seen to work: jax 0.10.2 and 0.12.0.
-    Without it: loops whose carry starts from a constant are refused with a TypeError (runtimes/devices/mesh.py).
+    Without it: loops whose carry starts from a constant are refused with a TypeError (runs/mesh.py).
     """
     return jax.shard_map(function, mesh=mesh, in_specs=ins, out_specs=outs, check_vma=False)
 
@@ -236,9 +227,8 @@ def meet_other_hosts(coordinator: str | None, hosts: int | None, host: int | Non
 
     API: the option jax_enable_preemption_service, undocumented, and heartbeat_timeout_seconds of
     jax.distributed.initialize.
-    Seen to work: jax 0.10.2 and 0.12.0.
     Without it: jax swallows SIGTERM, so that a run is killed before it has saved, and the death of a host is noticed
-    after minutes (runtimes/hosts.py).
+    after minutes (engine/hosts.py).
     """
     jax.config.update("jax_enable_preemption_service", False)
     jax.distributed.initialize(coordinator, hosts, host, heartbeat_timeout_seconds=heartbeat_seconds)
@@ -253,7 +243,6 @@ def write_compiled_code_whole() -> None:
 
     API: LRUCache of jax._src.lru_cache, private: its method `put`, its attributes `path` and `eviction_enabled`. jax
     writes an entry where it will be read, and never again.
-    Seen to work: jax 0.10.2 and 0.12.0.
     Without it: a process that is killed while it writes leaves half an entry, which no later one mends and all warn
     about; and one that reads while another writes warns too. Where it is gone, no code is kept (_compiled.py).
     """
@@ -285,7 +274,7 @@ def keep_compiled_callers_of_python() -> None:
     API: compile_or_get_cached of jax._src.compiler, private, and host_callbacks of the client's `compile_and_load` and
     `deserialize_executable`. A program names its callbacks by their numbers alone, and those of this process are handed
     over when it is loaded, so what is found calls what it would call if it were compiled here.
-    Seen to work: jax 0.10.2. From 0.11.2 on jax does so by itself, and is left alone.
+    Only for jax before 0.11.2, which does so by itself and is left alone.
     Without it: every start of `consilience peer` compiles for some seconds. Where it is gone, no code is kept
     (_compiled.py).
     """
@@ -332,7 +321,6 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Tell whether an error says that a device had too little memory for what it was to compute.
 
     API: the text of jax's errors, which begins with the name of a status of XLA.
-    Seen to work: jax 0.10.2 and 0.12.0.
     Without it: a host that has run out of memory says that another host has gone (cli/devices.py).
     """
     return isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
@@ -345,24 +333,28 @@ def with_checked_indices(function: Callable[..., Any]) -> Callable[..., tuple[An
     """Return `function` with checks of its indices: it also returns an error, to be read by `wrong_indices`.
 
     API: jax.experimental.checkify with index_checks.
-    Seen to work: jax 0.10.2 and 0.12.0.
     Without it: a row of data whose index is out of range is sampled as if it were in the last group
-    (posterior/numpyro_rows.py).
+    (model/numpyro_rows.py).
     """
     from jax.experimental import checkify
 
     return checkify.checkify(function, errors=checkify.index_checks)
 
 
-def wrong_indices(error: Any) -> dict[int, str]:
-    """Return, by lane of a `vmap`, what checkify says of the first index that is out of range there.
+def wrong_indices(error: Any, but: int = -1) -> dict[int, str]:
+    """Return, by lane of a `vmap`, how the first index that is out of range there is described.
 
-    API: the English of checkify's errors: a line "at mapped index 3: out-of-bounds indexing ..." for each lane.
-    Seen to work: jax 0.10.2 and 0.12.0.
+    API: the flags by kind of error in a checkify error, private, which say in which lanes there is one; and that the
+    error is a pytree whose leaves have the lanes as their first axis. The description is for people alone.
     Without it: as without `with_checked_indices`.
+
+    Args:
+      but: a lane with a known error: others that have the same, of the same index, are left out.
     """
-    lines = [line.partition(": ") for line in (error.get() or "").splitlines() if line.startswith("at mapped index")]
-    return {int(where.split()[-1]): what.strip() for where, _, what in lines}
+    lanes = np.flatnonzero(np.any([*error._pred.values()], axis=0))
+    wrong = {int(lane): jax.tree.map(lambda leaf, lane=lane: leaf[lane].tolist(), error) for lane in lanes}
+    known = jax.tree.leaves(wrong.pop(but, None))
+    return {lane: one.get().strip() for lane, one in wrong.items() if jax.tree.leaves(one) != known}
 
 
 # --- BlackJAX ------------------------------------------------------------------------------------------
@@ -372,7 +364,6 @@ def warmup_schedule(num_warmup: int, *lengths: int) -> tuple[np.ndarray, np.ndar
     """Return, for every iteration of a warm-up, its stage (1 in windows of the mass matrix) and whether a window ends.
 
     API: blackjax.adaptation.window_adaptation.build_schedule, undocumented: rows of (stage, is last of a window).
-    Seen to work: BlackJAX 1.7.1.
     Without it: `cs.nuts`, `cs.hmc`, `cs.mala` and `cs.dmala` cannot tune themselves (samplers/adaptation.py).
 
     Args:
@@ -389,7 +380,6 @@ def dual_averaging(target_acceptance: Any) -> tuple[Callable, Callable, Callable
 
     API: blackjax.adaptation.step_size.dual_averaging_adaptation, and the fields log_step_size and log_step_size_avg of
     its state.
-    Seen to work: BlackJAX 1.7.1.
     Without it: as without `warmup_schedule`.
     """
     from blackjax.adaptation.step_size import dual_averaging_adaptation
@@ -401,7 +391,6 @@ def mass_matrix_estimation(dense: bool) -> tuple[Callable, Callable, Callable]:
     """Return functions init(dimension), update(state, position), final(state) that estimate one window's mass matrix.
 
     API: blackjax.adaptation.mass_matrix.mass_matrix_adaptation, and the field inverse_mass_matrix of its state.
-    Seen to work: BlackJAX 1.7.1.
     Without it: as without `warmup_schedule`.
     """
     from blackjax.adaptation.mass_matrix import mass_matrix_adaptation
@@ -416,9 +405,8 @@ def inputs_of(function: Callable[..., Any], **arguments: Any) -> Any:
     """Return the set of arguments that each part of the result of `function` depends on, in the form of that result.
 
     API: numpyro.ops.provenance.eval_provenance, which reads jaxprs in ways that jax does not promise either.
-    Seen to work: NumPyro 0.22.0 with jax 0.10.2 and 0.12.0.
     Without it: it cannot be told which sites of a NumPyro model are prior and which likelihood
-    (posterior/numpyro_sites.py), nor which columns a prediction needs (posterior/numpyro.py).
+    (model/numpyro_sites.py), nor which columns a prediction needs (model/numpyro.py).
     """
     from numpyro.ops.provenance import eval_provenance
 
@@ -429,8 +417,7 @@ def observation_and_key(site: Mapping[str, Any]) -> tuple[Any, jax.Array]:
     """Return what was observed at a NumPyro site under `uncondition`, and the random key to draw it anew.
 
     API: the entries that NumPyro's handlers leave in a message: site["infer"]["obs"], site["kwargs"]["rng_key"].
-    Seen to work: NumPyro 0.22.0.
-    Without it: NumPyro models have no posterior predictive draws (posterior/numpyro.py).
+    Without it: NumPyro models have no posterior predictive draws (model/numpyro.py).
     """
     return site["infer"]["obs"], site["kwargs"]["rng_key"]
 
@@ -442,7 +429,6 @@ def array_stats() -> Any:
     """Return ArviZ's diagnostics of plain arrays: ess, mcse, rhat, bfmi with chain_axis and draw_axis.
 
     API: arviz_stats.base.array_stats, the layer below the documented functions, which want labelled arrays.
-    Seen to work: arviz-stats 0.8.0 and 1.3.3.
     Without it: no summary has an R-hat, an effective sample size or a standard error (results/diagnostics.py).
     """
     return require("arviz_stats.base", "report").array_stats
@@ -457,9 +443,8 @@ def zarr_store_written_by(write: Callable[[Path, Any], None]) -> Any:
 
     API: zarr.storage.LocalStore as a base class: that all is written by `set`, `set_if_not_exists` or, in the fused
     pipeline of zarr 3.4, `set_sync`; its attribute `root`; that values have as_buffer_like().
-    Seen to work: zarr 3.1.6 and 3.4.2.
     Without it: draws are not on the disk when a checkpoint says that they are, and after a power cut a run that goes
-    on has holes in it (results/files.py).
+    on has holes in it (store/files.py).
     """
     storage = require("zarr", "store").storage
 
@@ -488,7 +473,6 @@ def log_zenoh_refusals() -> None:
     """Make Zenoh write to stdout whom it refuses, for the rest of the process, unless RUST_LOG says otherwise.
 
     API: zenoh.init_log_from_env_or, the names of modules inside of Zenoh, and that NO_COLOR makes its lines plain.
-    Seen to work: Zenoh 1.10.2.
     Without it: nobody learns that a stranger, or an agent with an expired certificate, tries to connect (cli/peer.py).
     """
     os.environ.setdefault("NO_COLOR", "1")
@@ -499,7 +483,6 @@ def zenoh_refusal(line: str) -> str | None:
     """Return what a line of Zenoh's log says of somebody who was refused; None if it is about something else.
 
     API: the text of Zenoh's log.
-    Seen to work: Zenoh 1.10.2.
     Without it: as without `log_zenoh_refusals`.
     """
     return _ZENOH_NOISE.sub("", line).strip() if _ZENOH_REFUSAL.search(line) else None

@@ -17,6 +17,7 @@ import jax
 
 from ._cache import cache_folder, processor, processor_features
 from ._compat import keep_compiled_callers_of_python, write_compiled_code_whole
+from ._refused import Refused
 
 VARIABLE = "CONSILIENCE_COMPILED"
 OFF = ("off", "0", "no", "false")
@@ -51,11 +52,11 @@ def keep_compiled_code() -> None:
         folder = compiled_folder()
         if folder is None:
             return
-        folder = _made(folder)
+        folder = _make_private(folder)
         _remove_oldest(folder, MOST_BYTES)
         write_compiled_code_whole()
         keep_compiled_callers_of_python()
-    except (OSError, RuntimeError, ImportError, AttributeError) as error:  # no room, no home, another jax
+    except (Refused, OSError, RuntimeError, ImportError, AttributeError) as error:  # no room, no home, another jax
         if os.environ.get(VARIABLE):
             print(f"{VARIABLE}={os.environ[VARIABLE]}: no compiled code is kept. {error}", file=sys.stderr)
         return
@@ -63,20 +64,20 @@ def keep_compiled_code() -> None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # a run compiles a dozen small programs, too
 
 
-def _made(folder: Path) -> Path:
+def _make_private(folder: Path) -> Path:
     """Make a folder and return its real path; refuse one that others could write to, or replace."""
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     for one in reversed(missing):
         one.mkdir(exist_ok=True, mode=0o700)
     folder = folder.resolve()
     if not os.access(folder, os.W_OK):
-        raise PermissionError(f"{folder} cannot be written to.")
+        raise Refused(str(folder), "it cannot be written to", f"Name another folder in {VARIABLE}.")
     if hasattr(os, "getuid"):
         for one in (folder, *folder.parents):
             found = one.stat()
             is_safe = one != folder and bool(found.st_mode & stat.S_ISVTX)  # as /tmp: entries are their owners'
             if found.st_uid not in (0, os.getuid()) or not (is_safe or _is_ours_to_write(found)):
-                raise PermissionError(f"others can write to {one}: chmod go-w {one}, or name another folder.")
+                raise Refused(str(one), "others can write to it", f"Run chmod go-w {one}, or name another folder.")
     return folder
 
 

@@ -25,7 +25,8 @@ class Refused(ValueError):  # noqa: N818
     def __str__(self) -> str:
         text = ": ".join(filter(None, (self.subject, self.reason)))
         stop = "" if not self.fix or text.endswith((".", ":", "?", "\n")) else "."
-        return f"{text}{stop} {self.fix}".rstrip() if self.fix else text
+        gap = "" if text.endswith("\n") else " "
+        return f"{text}{stop}{gap}{self.fix}".rstrip() if self.fix else text
 
     def about(self, subject: str) -> Refused:
         """Return this refusal with another subject, for whoever knows a better one."""

@@ -216,7 +216,7 @@ def test_a_loader_that_does_not_fit_is_refused(loaders, name, options, message):
         ({"agent": "hospital", "agents": 5}, "names 3 agents (a, b, c), and the network has 5."),
         ({"test_fraction": 0.01}, "of 30 rows, 0 would be held out"),
         ({"file": "patients.xlsx"}, ".xlsx files are not read; .csv, .parquet, .npz are"),
-        ({"split": {"by": "labels"}}, "by='labels' is not one of"),
+        ({"split": {"by": "labels"}}, "by = 'labels': not one of"),
     ],
     ids=lambda value: str(value)[:30],
 )

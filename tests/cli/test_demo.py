@@ -25,7 +25,7 @@ def invoke(*arguments):
 class Quick(NamedTuple):
     out: Path
     result: Result
-    outcome: digits.Outcome
+    outcome: digits.DemoOutcome
 
 
 def fewer(data):
@@ -114,7 +114,7 @@ def test_json_is_json_and_quiet_is_quiet(quick, tmp_path, monkeypatch):
 
 
 def test_quiet_prints_the_table_alone(tmp_path, monkeypatch):
-    row = digits.Row("dula", 0.9, 0.8, 0.3, 1.0, 50.0, None, 10, 2.0, "not exact", 1.0)
+    row = digits.DemoRow("dula", 0.9, 0.8, 0.3, 1.0, 50.0, None, 10, 2.0, "not exact", 1.0)
     monkeypatch.setattr("consilience.experiments.compare_on_digits", Mock(return_value=Mock(rows=[row], runs={})))
     monkeypatch.setattr("consilience.experiments.plot_digits", Mock())
     monkeypatch.setattr("consilience.report.report", Mock())

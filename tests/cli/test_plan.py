@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 import consilience as cs
 from consilience.cli.app import app
-from consilience.planning import Links, predict
+from consilience.planning import LinkSpeeds, predict
 
 from .project import assert_refused
 
@@ -44,7 +44,7 @@ def test_json_is_the_prediction():
         invoke("ring:5", *LINKS, *MALA, "--gradient-time", "2ms", "--ess-per-draw", "0.1", "--json").stdout
     )
     network = cs.Network.ring(5)
-    links = Links.alike(network, 0.02, 5e7)
+    links = LinkSpeeds.alike(network, 0.02, 5e7)
     found = predict(network, links, cs.mala(), 650, gradient_seconds=0.002, ess_per_draw=0.1)
     assert told["seconds"] == pytest.approx(found.seconds)
     assert told["seconds_per_effective_draw"] == pytest.approx(10 * found.seconds)

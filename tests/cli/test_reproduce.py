@@ -11,9 +11,8 @@ from typer.testing import CliRunner
 
 from consilience.cli import reproduce as command
 from consilience.cli.app import app
-from consilience.experiments import bnn, boston, data, gmm, images, mnist_partial, mnist_ring, reproduction
-from consilience.experiments.catalogue import EXPERIMENTS
-from consilience.experiments.record import Record
+from consilience.experiments import EXPERIMENTS, bnn, boston, data, gmm, images, mnist_partial, mnist_ring, reproduction
+from consilience.experiments.record import Options, Record
 from consilience.experiments.summary import method_cells
 from consilience.samplers import DULA
 
@@ -76,7 +75,7 @@ def test_an_experiment_is_conducted_and_drawn(name, tmp_path, small, monkeypatch
         monkeypatch.setattr(SLOW[name], heavy, lambda **_: DULA(1e-7))
     drawn = Mock()
     monkeypatch.setattr("consilience.report.report", drawn)
-    record = reproduction.reproduce(EXPERIMENTS[name], reproduction.Options(seeds=2, out=tmp_path, quick=True))
+    record = reproduction.reproduce(EXPERIMENTS[name], Options(seeds=2, out=tmp_path, quick=True))
     assert {row.name for row in record.rows} >= {"centralized HMC", "published", "D-ULA"}
     assert all(np.isfinite(values).all() for row in record.rows for values in row.scores.values())
     assert {column for row in record.rows for column in row.scores} >= set(record.columns)

@@ -129,7 +129,7 @@ def refused(*changes, file="small.toml"):
         ("sampler.name=gibbs", "There are desghmc,"),
         ("sampler.target_acceptence=0.9", "mala has no setting target_acceptence. Write target_acceptance."),
         ("sampler.schedule=3", "mala has no setting schedule"),
-        ("sampler.target_acceptance=2", "[sampler] mala: target_acceptance = 2 must be between 0 and 1."),
+        ("sampler.target_acceptance=2", "[sampler] mala: target_acceptance = 2: a number between 0 and 1 is needed"),
         ("sampler={name = 'dula'}", "[sampler] dula needs step_size. Write, for example, step_size = 0.01."),
         ("network.kind=rng:3", "Write ring:3."),
         ("network.weights=metropols", "Write metropolis."),
@@ -145,7 +145,7 @@ def refused(*changes, file="small.toml"):
         (f"model.posterior={MODULE}:START", "a cs.Posterior is needed"),
         (f"model.posterior={MODULE}:without_start", "init is missing"),
         ("model.arguments.prior_precison=2", "Write prior_precision."),
-        ("model.arguments.prior_precision=-2", "prior_precision = -2 must be a positive number."),
+        ("model.arguments.prior_precision=-2", "prior_precision = -2: a positive number is needed"),
         (f"model.posterior={MODULE}:broken", "ZeroDivisionError: division by zero"),
         (f"model.posterior={MODULE}:other_column", "KeyError: 'z'"),
     ],
@@ -210,7 +210,7 @@ def test_test_rows_unlike_the_agents_are_refused_before_the_run(project):
     for name, columns in (("a", 2), ("b", 3)):
         np.savez(project / f"{name}.npz", x=np.ones((6, columns), np.float32), y=np.arange(6) % 2)
     result = refused('data={file = "a.npz", test = "b.npz"}')
-    assert_refused(result, "the test data: an example of x has shape (3,), agent 0's has (2,).")
+    assert_refused(result, "the test data: an example of x has shape (3,), agent 0's has (2,)")
 
 
 def test_labels_that_are_held_out_are_checked_before_the_run(project):

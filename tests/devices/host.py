@@ -7,9 +7,9 @@ import jax
 import numpy as np
 
 import consilience as cs
-from consilience.engine import engine
+from consilience.engine import chains
 from consilience.runs import bar
-from consilience.store import shared
+from consilience.store import folder
 
 from .problem import sample, shard_of
 
@@ -20,10 +20,10 @@ def main(host, hosts, port, name, draws, out, fault=None, seed=0, devices=1, chu
     jax.config.update("jax_enable_x64", True)
     jax.config.update("jax_num_cpu_devices", devices)
     bar.LINE_SECONDS = 0  # every report is printed
-    engine.CHUNK_SECONDS = 0.2  # and there are many
+    chains.CHUNK_SECONDS = 0.2  # and there are many
     if chunk is not None:
-        engine.Engine.iterations_at_once = lambda self: chunk
-    shared.SIGHT_PATIENCE = 1
+        chains.Chains.iterations_at_once = lambda self: chunk
+    folder.SIGHT_PATIENCE = 1
     runtime = cs.Devices.cluster(f"127.0.0.1:{port}", hosts, host)
 
     def shards(agent):

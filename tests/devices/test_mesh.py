@@ -158,7 +158,7 @@ def test_the_agent_that_cannot_start_is_named():
 
 
 def test_a_function_that_gives_an_agent_nothing():
-    with pytest.raises(ValueError, match="agent 3 has no examples"):
+    with pytest.raises(ValueError, match="agent 3: it has no examples"):
         sample("dmala", UNEVEN, shards=lambda agent: {k: v[: 5 * (agent != 3)] for k, v in shard_of(agent).items()})
 
 

@@ -15,13 +15,12 @@ from consilience.experiments.claims import (
     no_worse,
     similar,
 )
-from consilience.experiments.record import OURS, PAPER, Row
-from consilience.experiments.reproduction import PAPER_SCALE, Options
+from consilience.experiments.record import OURS, PAPER, PAPER_SCALE, MethodRow, Options
 
 
 def row(name, **scores):
     values = {key: list(map(float, np.atleast_1d(value))) for key, value in scores.items()}
-    return Row(name, PAPER, "posterior", "nuts()", 10, 0, 1, 1, 1.0, 1.0, None, 0, 0.0, values)
+    return MethodRow(name, PAPER, "posterior", "nuts()", 10, 0, 1, 1, 1.0, 1.0, None, 0, 0.0, values)
 
 
 def verdict(judged, *rows):

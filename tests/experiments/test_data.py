@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from consilience._refused import Refused
 from consilience.experiments import data
 from consilience.experiments.data import boston, fashion_mnist, found, mnist
 
@@ -157,9 +158,7 @@ def test_the_named_folder_may_begin_with_a_tilde(folder, monkeypatch):
 @pytest.mark.parametrize("use", [boston, lambda: found("boston")], ids=["load", "found"])
 def test_a_named_folder_that_is_none_is_refused(mirror, monkeypatch, tmp_path, use):
     monkeypatch.setenv("CONSILIENCE_DATA", str(tmp_path / "no"))
-    with pytest.raises(
-        NotADirectoryError, match=r"CONSILIENCE_DATA=.*/no is not a folder\. Name the one that has mnist/"
-    ):
+    with pytest.raises(Refused, match=r"CONSILIENCE_DATA=.*/no: that is not a folder\. Name the one that has mnist/"):
         use()
     assert mirror.requests == []
 
@@ -192,7 +191,7 @@ def test_found_wants_every_file_wherever_it_is(cache, folder):
 
 
 def test_found_names_the_sets_there_are():
-    with pytest.raises(ValueError, match=r"no data set 'cifar'\. Write one of 'mnist', 'fashion-mnist', 'boston'\."):
+    with pytest.raises(Refused, match=r"'cifar': .*\. Write one of 'mnist', 'fashion-mnist', 'boston'\."):
         found("cifar")
 
 
@@ -200,27 +199,25 @@ def test_offline_every_missing_file_is_listed_with_where_to_put_it(cache):
     put(cache, "mnist")
     for file in ("train-labels-idx1-ubyte.gz", "t10k-labels-idx1-ubyte.gz"):
         (cache / "mnist" / file).unlink()
-    with pytest.raises(FileNotFoundError) as failed:
+    with pytest.raises(Refused) as failed:
         mnist()
     place = data.MIRRORS["mnist"][0].split("/")[2]
     assert str(failed.value) == (
-        f"mnist is not on this machine, and downloading failed ({place}: Connection refused). Put these files, from "
-        f"http://{place}/mnist/, into a folder, and name it: export CONSILIENCE_DATA=...\n"
+        f"mnist: it is not on this machine, and downloading failed ({place}: Connection refused). Put these files, "
+        f"from http://{place}/mnist/, into a folder, and name it: export CONSILIENCE_DATA=...\n"
         "  mnist/train-labels-idx1-ubyte.gz\n"
         "  mnist/t10k-labels-idx1-ubyte.gz"
     )
 
 
 def test_offline_a_named_folder_is_where_to_put_it(folder):
-    with pytest.raises(FileNotFoundError, match=r"files, .*, into .*/own \(CONSILIENCE_DATA\)\n  boston/boston_house_"):
+    with pytest.raises(Refused, match=r"files, .*, into .*/own \(CONSILIENCE_DATA\)\n  boston/boston_house_"):
         boston()
 
 
 def test_a_cache_that_cannot_be_written_is_named(cache):
     cache.parent.write_text("a file where the cache should be")
-    with pytest.raises(
-        FileNotFoundError, match=r"downloading failed \(.*/cache'\)\. Put these files, .* into a folder"
-    ):
+    with pytest.raises(Refused, match=r"downloading failed \(.*/cache'\)\. Put these files, .* into a folder"):
         boston()
 
 
@@ -231,7 +228,7 @@ def test_a_damaged_file_is_named(cache, folder, mirror, file, where):
     name = file.split("/")[0]
     put(place, name)
     (place / file).write_bytes(TINY[file][:-9])
-    with pytest.raises(ValueError, match="is damaged: its checksum is not that of the original") as failed:
+    with pytest.raises(Refused, match="is damaged: its checksum is not that of the original") as failed:
         {"mnist": mnist, "boston": boston}[name]()
     assert str(failed.value).startswith(str(place / file))
     advice = {"cache": "Delete it, it is fetched again.", "own": "Delete it, or put a whole one there."}[where]

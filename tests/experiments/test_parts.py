@@ -1,11 +1,12 @@
 """What the experiments are made of, each part against something known."""
 
+import jax
 import numpy as np
 import pytest
 
 from consilience.experiments import bnn, boston, gmm, images, logistic
-from consilience.experiments.floor import Floor, derivative_milliseconds, gradient_and_product, value_and_gradient
-from consilience.experiments.methods import Target
+from consilience.experiments.floor import Floor, derivative_milliseconds, gradient_and_product
+from consilience.experiments.methods import SplitData
 from consilience.experiments.mnist_partial import quarters
 from consilience.model import Posterior, shard
 from consilience.network import Network
@@ -89,9 +90,9 @@ class TestImages:
         assert small.step(1e-3) == pytest.approx(1e-3 / np.sqrt(share))
         assert small.squared_step(1e-3) == pytest.approx(1e-3 / share)
         assert small.precision(100.0) == pytest.approx(100 * share)
-        strange, _ = images.strangers(small, is_small=True)
-        np.testing.assert_allclose(np.sort(strange[3]), np.sort(small.test["x"][3]))
-        assert np.abs(strange[3] - small.test["x"][3]).max() > 0.5
+        ood, _ = images.ood_images(small, is_small=True)
+        np.testing.assert_allclose(np.sort(ood[3]), np.sort(small.test["x"][3]))
+        assert np.abs(ood[3] - small.test["x"][3]).max() > 0.5
 
     def test_thumbnails_are_means_of_four_pixels(self):
         picture = np.arange(784, dtype=np.float32).reshape(1, 784)
@@ -112,8 +113,8 @@ class TestImages:
         monkeypatch.setenv("CONSILIENCE_DATA", str(FOLDER))
         found = images.images(is_small=True)
         assert found.train["x"].shape == (images.SMALL_ROWS, 196)
-        strange, source = images.strangers(found, is_small=True)
-        assert strange.shape == found.test["x"].shape
+        ood, source = images.ood_images(found, is_small=True)
+        assert ood.shape == found.test["x"].shape
         assert "MNIST" in found.source
         assert "Fashion-MNIST" in source
         assert set(found.train["y"]) == set(range(10))
@@ -126,7 +127,7 @@ class TestImages:
         assert found.step(1e-3) == 1e-3
         (pixels,) = images.normalised(found.train["x"], found.train["x"])
         assert images.square_sum(pixels) == pytest.approx(bnn.MNIST_NUMBERS, rel=1e-4)
-        assert bnn.wider({"x": pixels}) == 1
+        assert bnn.width_ratio({"x": pixels}) == 1
 
 
 class TestNetworkOfNeurons:
@@ -141,16 +142,16 @@ class TestNetworkOfNeurons:
 
         assert logdensity(found) > logdensity(start) + 1000
 
-    @pytest.mark.parametrize("derivative", [value_and_gradient, gradient_and_product])
+    @pytest.mark.parametrize("derivative", [jax.value_and_grad, gradient_and_product])
     def test_bare_derivatives_are_timed(self, derivative):
         train, _ = images.bundled_digits()
-        pair = Target("posterior", shard(train, 2), Network.complete(2))
+        pair = SplitData("posterior", shard(train, 2), Network.complete(2))
         posterior = Posterior.classifier(logistic.logits)
         init = {"w": np.zeros((64, 10), np.float32), "b": np.zeros(10, np.float32)}
         assert 0.01 < derivative_milliseconds(posterior, pair, init, derivative, chains=2) < 1000
 
     def test_a_floor_is_said_as_a_share(self):
-        said = Floor("An iteration", "Gradient.", 0.8, 1.0).said()
+        said = Floor("An iteration", "Gradient.", 0.8, 1.0).describe()
         assert said == (
             "An iteration takes 1 ms, compilation included. The bare derivatives of all agents (Gradient) take 0.8 ms "
             "on the same device: 0.80 of that time."

@@ -7,12 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from consilience.experiments import bnn, boston, mnist_partial, mnist_ring, theorems
-from consilience.experiments.catalogue import EXPERIMENTS
+from consilience.experiments import EXPERIMENTS, bnn, boston, mnist_partial, mnist_ring, theorems
 from consilience.experiments.claims import Exact, judge
 from consilience.experiments.methods import _acceptance, curve_of, settings
-from consilience.experiments.record import PAPER, Curve, Judged, Record, Row
-from consilience.experiments.reproduction import Options, command
+from consilience.experiments.record import PAPER, Curve, Judged, MethodRow, Options, Record
+from consilience.experiments.reproduction import command
 from consilience.experiments.summary import markdown_table, method_cells, method_header, score_cell
 from consilience.samplers import DMALA, DULA, HMC, Published
 
@@ -20,7 +19,7 @@ RECORDS = Path(__file__).parents[2] / "docs" / "experiments"
 
 
 def record():
-    row = Row(
+    row = MethodRow(
         "published",
         PAPER,
         "posterior",

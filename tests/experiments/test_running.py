@@ -9,7 +9,7 @@ from consilience.experiments.running import (
     RUNNING_ACCURACY,
     RUNNING_NLL,
     RunningClasses,
-    in_the_end,
+    final_scores,
     own_scores,
     some_parameters,
     variance_ratios,
@@ -33,7 +33,7 @@ STRANGE = rows(30, 2)["x"] + 3
 
 @pytest.fixture(scope="module", params=[cs.published(0.05), cs.nuts()], ids=["published", "nuts"])
 def run(request):
-    running = RunningClasses(POSTERIOR.task, TEST, STRANGE, VIEWS)
+    running = RunningClasses(POSTERIOR, TEST, STRANGE, VIEWS)
     shards = cs.shard(rows(120, 0), 3, by="label")
     found = cs.sample(
         POSTERIOR,
@@ -99,14 +99,14 @@ def test_scores_of_all_chains_are_near_those_of_evaluate(run):
 
 def test_an_agent_s_own_score_is_of_what_it_sees(run):
     _, run = run
-    own = in_the_end(own_scores(run, RUNNING_ACCURACY))
+    own = final_scores(own_scores(run, RUNNING_ACCURACY))
     for chain in range(2):
         expected = [
             (of_chain(run, chain, view["x"])[agent].argmax(axis=-1) == TEST["y"]).mean()
             for agent, view in enumerate(VIEWS)
         ]
         assert own[chain] == pytest.approx(np.mean(expected), abs=1e-6)
-    assert own.mean() < in_the_end(run.stats[RUNNING_ACCURACY]).mean()
+    assert own.mean() < final_scores(run.stats[RUNNING_ACCURACY]).mean()
 
 
 def test_a_wider_run_has_a_larger_ratio(run):

@@ -44,7 +44,7 @@ def test_a_bare_number_and_a_bare_array_are_parameters():
         ({}, "no parameters"),
         ({"n": jnp.arange(3)}, "n has dtype int32"),
         ({"s": "text"}, "s is a str"),
-        (jnp.zeros(0), "size zero only"),
+        (jnp.zeros(0), "all of size zero"),
         ({"a": {"b": 1.0}, "a.b": 2.0}, "two parameters are called 'a.b'"),
         ({"draw": 1.0}, "'draw' is the name of a dimension"),
     ],

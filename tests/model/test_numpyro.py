@@ -9,6 +9,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from jax.experimental import checkify
 from numpyro.contrib.control_flow import scan
 from numpyro.distributions.util import vec_to_tril_matrix
 from numpyro.handlers import mask, reparam, scale
@@ -16,6 +17,7 @@ from numpyro.infer.reparam import LocScaleReparam
 from numpyro.infer.util import log_likelihood, potential_energy
 
 import consilience as cs
+from consilience._refused import Refused
 from consilience.model import Shard
 
 ROWS = 12
@@ -220,7 +222,7 @@ def test_new_observations_are_drawn_for_rows_without_any():
     np.testing.assert_allclose(draws["x"].mean(axis=0), np.tile(shown["w"], (ROWS, 1)), atol=6 / np.sqrt(4000))
     full = posterior.predictive(jax.random.key(3), params, DATA)
     assert np.array_equal(full["y"], posterior.predictive(jax.random.key(3), params, {"x": DATA["x"]})["y"])
-    with pytest.raises(ValueError, match="predicts from 'x', which the data to predict for do not have"):
+    with pytest.raises(ValueError, match=r"data to predict for: .* predicts from 'x', which they do not have"):
         posterior.predictive(jax.random.key(0), params, {"y": DATA["y"]})
 
 
@@ -240,13 +242,13 @@ def test_data_may_be_a_tuple_and_starts_constrained():
             numpyro.sample("y", dist.Normal(x @ w, sigma), obs=y)
 
     data = (DATA["x"], DATA["y"])
-    task = cs.posterior.Regression(lambda draw, x: x @ draw["w"], lambda draw: draw["sigma"])
+    task = cs.Regression(lambda draw, x: x @ draw["w"], lambda draw: draw["sigma"])
     posterior = cs.Posterior.from_numpyro(model, init={"sigma": 0.5}, task=task).bind(data)
     one, other = (posterior.constrain(start(posterior, k)) for k in range(2))
     np.testing.assert_allclose([one["sigma"], other["sigma"]], 0.5, rtol=1e-6)
     assert not np.array_equal(one["w"], other["w"])
     params = start(posterior, 0)
-    posterior.check_data(0, params, data)
+    posterior.check_data("agent 0", params, data)
     assert posterior.task is task
     assert posterior.predictive(jax.random.key(0), params, data)["y"].shape == (ROWS,)
 
@@ -316,31 +318,31 @@ def one_site_a_row(batch):
 
 
 REFUSED = {
-    "a latent per row": (bad(per_row), r"'effect' has values for each row, shape \(2,\) for 2.*numpyro\.plate\("),
+    "a latent per row": (bad(per_row), r"'effect': it has values for each row, shape \(2,\) for 2.*numpyro\.plate\("),
     "an agent's own groups": (bad(own_groups), r"looks at values in Python.*plate\(\"groups\", 12\)"),
     "groups by numpy": (bad(own_groups_by_numpy), r"looks at values.*theta\[batch\[\"group\"\]\]"),
     "discrete": (
         bad(lambda b, m: numpyro.sample("component", dist.Bernoulli(0.5)) * 1.0),
-        r"'component' is a discrete latent variable.*MixtureSameFamily",
+        r"'component': a discrete latent variable.*MixtureSameFamily",
     ),
-    "subsample": (bad(subsampled), r"plate 'others' takes a subsample.*leave subsample_size out"),
-    "param": (bad(lambda b, m: numpyro.param("c", 1.0)), r"'c' is a numpyro\.param.*numpyro\.sample\('c', prior\)"),
-    "scaled": (bad(scaled), r"the prior of 'theta' is scaled.*numpyro\.factor"),
-    "empirical prior": (bad(empirical_prior), r"the prior of 'theta' depends on the batch"),
-    "prior by rows": (bad(prior_by_rows), r"the prior of 'theta' depends on the batch"),
+    "subsample": (bad(subsampled), r"'others': the plate takes a subsample.*Leave subsample_size out"),
+    "param": (bad(lambda b, m: numpyro.param("c", 1.0)), r"'c': a numpyro\.param.*numpyro\.sample\('c', prior\)"),
+    "scaled": (bad(scaled), r"'theta': its prior is scaled.*numpyro\.factor"),
+    "empirical prior": (bad(empirical_prior), r"the prior of 'theta': it depends on the batch"),
+    "prior by rows": (bad(prior_by_rows), r"the prior of 'theta': it depends on the batch"),
     "fixed observation": (
         bad(lambda b, m: numpyro.sample("c", dist.Normal(m, 1), obs=0.5)),
-        r"'c' observes nothing of the batch.*numpyro\.factor\(\"c\"",
+        r"'c': it observes nothing of the batch.*numpyro\.factor\(\"c\"",
     ),
     "one number for all rows": (
         bad(lambda b, m: numpyro.factor("all", -jnp.sum((b["y"] - m) ** 2))),
-        r"log density of 'all' has shape \(\) for 2 rows and \(\) for 3; .*independent given the parameters",
+        r"log density of 'all': its shape is \(\) for 2 rows and \(\) for 3; .*independent given the parameters",
     ),
     "rows in the event": (
         bad(lambda b, m: numpyro.sample("gp", dist.Normal(m, 1).expand(b["y"].shape).to_event(1), obs=b["y"])),
-        r"log density of 'gp' has shape \(\)",
+        r"log density of 'gp': its shape is \(\)",
     ),
-    "rows by rows": (bad(two_columns), r"'again' is a table of rows by rows, shape \(2, 2\)"),
+    "rows by rows": (bad(two_columns), r"'again': it is a table of rows by rows, shape \(2, 2\)"),
     "standardised in the model": (
         bad(lambda b, m: m * (b["y"] - b["y"].mean())),
         r"depends on the other rows of its batch.*before they are dealt out",
@@ -375,9 +377,9 @@ def changed(agent, name, row, value):
 
 
 BAD_ROWS = {
-    "label": ("several observed", "label", 3, r"agent 2: 'label' is 3 in row 4, which its distribution cannot give"),
-    "infinite": ("several observed", "y", np.inf, r"agent 2: 'y' is inf in row 4"),
-    "group": ("hierarchical", "group", 4, r"agent 2: row 4 leads .* not there, out-of-bounds .* index 4.* the plate"),
+    "label": ("several observed", "label", 3, r"clinic-b: 'label' is 3 in row 4, which its distribution cannot give"),
+    "infinite": ("several observed", "y", np.inf, r"clinic-b: 'y' is inf in row 4"),
+    "group": ("hierarchical", "group", 4, r"clinic-b: row 4 leads .* not there, out-of-bounds .* index 4.* the plate"),
 }
 
 
@@ -386,9 +388,9 @@ def test_an_agent_s_impossible_rows_are_refused(name, column, value, message):
     posterior = POSTERIORS[name].bind(SHARDS[0])
     params = start(posterior, 0)
     for agent, shard in enumerate(SHARDS):
-        posterior.check_data(agent, params, shard)
+        posterior.check_data(f"agent {agent}", params, shard)
     with pytest.raises(ValueError, match=message):
-        posterior.check_data(2, params, changed(2, column, 4, value))
+        posterior.check_data("clinic-b", params, changed(2, column, 4, value))
 
 
 COUPLED = {
@@ -412,7 +414,17 @@ def test_rows_that_are_not_apart_are_seen_in_one_row_as_in_many_and_each_time(co
 @pytest.mark.parametrize("name", ["constrained", "correlated", "triangular"])
 def test_triangles_are_no_fault_of_a_row(name):
     posterior = POSTERIORS[name].bind(SHARDS[0])
-    posterior.check_data(2, start(posterior, 0), SHARDS[2])
+    posterior.check_data("agent 2", start(posterior, 0), SHARDS[2])
+
+
+@pytest.mark.parametrize("says", ["außerhalb des Feldes", ""])
+def test_indices_are_checked_whatever_the_checker_s_words_are(says, monkeypatch):
+    posterior = POSTERIORS["hierarchical"].bind(SHARDS[0])
+    params = start(posterior, 0)
+    monkeypatch.setattr(checkify.Error, "get", lambda error: says)
+    posterior.check_data("clinic-b", params, SHARDS[2])
+    with pytest.raises(Refused, match=rf"clinic-b: row 4 leads the model to an element that is not there, {says}"):
+        posterior.check_data("clinic-b", params, changed(2, "group", 4, 4))
 
 
 def test_a_row_s_own_index_is_told_from_one_that_a_dummy_row_leads_to():
@@ -423,9 +435,9 @@ def test_a_row_s_own_index_is_told_from_one_that_a_dummy_row_leads_to():
 
     posterior = cs.Posterior.from_numpyro(shifted).bind(SHARDS[0])
     shard = {**SHARDS[0], "group": np.array([10, 13], np.int32)}
-    posterior.check_data(0, start(posterior, 0), shard)
+    posterior.check_data("agent 0", start(posterior, 0), shard)
     with pytest.raises(ValueError, match=r"row 1 leads .* index 4 .*jnp\.clip\(index, 0, len\(theta\) - 1\)"):
-        posterior.check_data(0, start(posterior, 0), {**shard, "group": np.array([10, 14], np.int32)})
+        posterior.check_data("agent 0", start(posterior, 0), {**shard, "group": np.array([10, 14], np.int32)})
 
 
 def test_a_correlation_matrix_is_sampled():
@@ -445,7 +457,7 @@ def test_a_correlation_matrix_is_sampled():
 def test_what_is_masked_may_be_anything():
     posterior = POSTERIORS["handled"].bind(SHARDS[0])
     assert not SHARDS[2]["seen"][1]
-    posterior.check_data(2, start(posterior, 0), changed(2, "y", 1, np.inf))
+    posterior.check_data("agent 2", start(posterior, 0), changed(2, "y", 1, np.inf))
 
 
 @pytest.mark.parametrize(
@@ -495,11 +507,11 @@ def test_without_numpyro_the_extra_is_named(monkeypatch):
 
 
 def test_what_is_no_model_of_a_batch_is_refused():
-    with pytest.raises(TypeError, match=r"from_numpyro\(lambda batch: model\(batch\[\"x\"\], batch\[\"y\"\]\)\)"):
+    with pytest.raises(Refused, match=r"from_numpyro\(lambda batch: model\(batch\[\"x\"\], batch\[\"y\"\]\)\)"):
         cs.Posterior.from_numpyro(lambda x, y: None)
-    with pytest.raises(TypeError, match="model is a str"):
+    with pytest.raises(Refused, match="the model: it is a str"):
         cs.Posterior.from_numpyro("model")
-    with pytest.raises(TypeError, match=r"write posterior\.bind\(batch\)"):
+    with pytest.raises(Refused, match=r"Write posterior\.bind\(batch\)"):
         POSTERIORS["walk"].log_prior({})
 
 

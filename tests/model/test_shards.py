@@ -9,8 +9,9 @@ import pytest
 from scipy.sparse import csr_array
 
 import consilience as cs
-from consilience.experiments.targets import REGRESSION, linear_regression
 from consilience.model import Shard, own_shards, stack_shards
+
+from ..targets import REGRESSION, linear_regression
 
 ROWS = 60
 DATA = {
@@ -136,7 +137,7 @@ X, Y = (DATA[k][:20] for k in "xy")
 HOLED = np.where(np.arange(20)[:, None] == 7, np.nan, X).astype(np.float32)
 REFUSED_SHARDS = {
     "NaN": (shards_with(1, x=HOLED), r"agent 1: x has NaN in 1 of 20 rows, the first is row 7"),
-    "empty": (shards_with(2, x=X[:0], y=Y[:0]), r"agent 2 has no examples"),
+    "empty": (shards_with(2, x=X[:0], y=Y[:0]), r"agent 2: it has no examples"),
     "width": (shards_with(1, x=X[:, :3]), r"agent 1: an example of x has shape \(3,\), agent 0's has \(5,\)"),
     "dtype": (shards_with(1, x=X.astype(np.float64)), r"agent 1: x has dtype float64, agent 0's has float32"),
     "text": (shards_with(0, y=np.full(20, "a")), r"agent 0: y has dtype <U1"),
@@ -144,8 +145,8 @@ REFUSED_SHARDS = {
     "structure": ([(X, Y), {"x": X, "y": Y}, (X, Y)], r"agent 1: its data is PyTreeDef\(\{'x'"),
     "scalar": (shards_with(1, y=np.float32(1)), r"agent 1: y is a single number"),
     "count": (cs.shard(DATA, 2), r"there are 2 shards for 3 agents"),
-    "not a list": (DATA, r"shards is a dict; .*cs\.shard\(data, agents=3\)"),
-    "nothing": ([{}, {}, {}], r"agent 0 has no arrays"),
+    "not a list": (DATA, r"shards: a dict, .*cs\.shard\(data, agents=3\)"),
+    "nothing": ([{}, {}, {}], r"agent 0: there are no arrays"),
     "too large": (
         [{"t": np.array([1, 2]), "y": Y[:2]}] * 2 + [{"t": np.array([1, 3_000_000_000]), "y": Y[:2]}],
         r"agent 2: t has 3000000000 in row 1, which int32 cannot hold",
@@ -179,11 +180,11 @@ def test_a_host_names_its_agents_as_all_do():
 
 
 REFUSED_SPLITS = {
-    "unknown": ({"by": "class"}, r'by=\'class\' is not one of "iid"'),
+    "unknown": ({"by": "class"}, r"by = \'class\': not one of \'iid\'"),
     "too few classes": ({"by": "label", "agents": 7}, r"6 classes cannot be dealt to 7 agents"),
-    "no label": ({"by": "label", "label": "z"}, r"label: data has 'x', 'y'; say which"),
+    "no label": ({"by": "label", "label": "z"}, r"label: data has 'x', 'y'. Say which"),
     "NaN label": ({"by": "dirichlet", "label": np.full(ROWS, np.nan)}, r"the class of row 0 is NaN"),
-    "by nothing": ({"by": None}, r"by=None is not one of"),
+    "by nothing": ({"by": None}, r"by = None: not one of .*, nor a list"),
     "agents as text": ({"agents": "3"}, r"agents = '3': a whole number"),
     "label shape": ({"by": "label", "label": "x"}, r"one class per row is needed"),
     "alpha": ({"by": "dirichlet", "alpha": 0}, r"alpha = 0"),
@@ -196,7 +197,7 @@ REFUSED_SPLITS = {
     "not whole": ({"by": [[0.5], [1], [2]]}, r"agent 0's indices must be a list of whole numbers"),
     "nothing": ({"by": [range(60), [], []]}, r"agent 1 would have no examples"),
     "agents": ({"agents": 0}, r"agents = 0"),
-    "blocks": ({"by": "features", "blocks": [2, 2, 2]}, r"hold each of the 5 features once; .*blocks=\[2, 2, 1\]"),
+    "blocks": ({"by": "features", "blocks": [2, 2, 2]}, r"hold each of the 5 features once.*blocks=\[2, 2, 1\]"),
     "too many blocks": ({"by": "features", "agents": 6}, r"6 agents need 6 non-empty blocks"),
     "blocks of flags": ({"by": "features", "blocks": [[True], [False], [True]]}, r"lists of whole numbers"),
     "not a table": ({"by": "features", "feature": "y"}, r"a table \(rows, features\) is needed"),
@@ -212,7 +213,7 @@ def test_bad_splits_are_refused(options, message):
 @pytest.mark.parametrize(
     ("data", "options", "message"),
     [
-        (DATA["x"], {"by": "label"}, r"label: data is a single array; pass a dict"),
+        (DATA["x"], {"by": "label"}, r"label: data is a single array. Pass a dict"),
         (DATA["x"], {"by": "features", "feature": 0}, r"data is a single array, and all of it is features"),
         ((DATA["x"], DATA["y"]), {"by": "label", "label": 2}, r"label = 2: data is a tuple of 2"),
         ((DATA["x"], DATA["y"]), {"by": "label", "label": "y"}, r"label = 'y': data is a tuple of 2"),
@@ -226,8 +227,8 @@ def test_parts_of_the_data_that_are_not_there_are_refused(data, options, message
 @pytest.mark.parametrize(
     ("shards", "message"),
     [
-        (DATA, "pool takes a list"),
-        ([], "pool takes a list"),
+        (DATA, "pool: it takes a list"),
+        ([], "pool: it takes a list"),
         ([(X,), (X[:, :2],)], r"agent 1: an example of 0 has shape"),
     ],
 )

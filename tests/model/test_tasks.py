@@ -79,11 +79,11 @@ REFUSED = {
         r"agent 1: y is 9 in row 5, .* classes are 0 to 3\..*10 classes.*np",
     ),
     "negative": (CLASSIFIER, TABLE, labels((2, -1)), r"y is -1 in row 2, .*from 0: before they are dealt out"),
-    "real labels": (CLASSIFIER, TABLE, labels(dtype=np.float32), r"y has dtype float32; .*y\.astype\(np\.int32\)"),
-    "one-hot": (CLASSIFIER, TABLE, {"x": X, "y": np.eye(4, dtype=int)[LABELS["y"]]}, r"shape \(8, 4\).*y\.argmax"),
-    "a column": (REGRESSOR, LINE, {"x": X, "y": NUMBERS["y"][:, None]}, r"y has shape \(8, 1\).*Write y\[:, 0\]"),
-    "other names": (CLASSIFIER, TABLE, {"a": X, "b": X}, r"the data have 'a', 'b', and no 'y'"),
-    "one array": (REGRESSOR, LINE, X, r"the data are a ndarray; write a dict"),
+    "real labels": (CLASSIFIER, TABLE, labels(dtype=np.float32), r"y: its dtype is float32; .*y\.astype\(np\.int32\)"),
+    "one-hot": (CLASSIFIER, TABLE, {"x": X, "y": np.eye(4, dtype=int)[LABELS["y"]]}, r"shape is \(8, 4\).*y\.argmax"),
+    "a column": (REGRESSOR, LINE, {"x": X, "y": NUMBERS["y"][:, None]}, r"y: its shape is \(8, 1\).*Write y\[:, 0\]"),
+    "other names": (CLASSIFIER, TABLE, {"a": X, "b": X}, r"the data: they have 'a', 'b', and no 'y'"),
+    "one array": (REGRESSOR, LINE, X, r"the data: they are a ndarray. Write a dict"),
     "one logit": (CLASSIFIER, LINE, LABELS, r"logits \(rows, classes\); for 8 rows it gave shape \(8,\)\. For two"),
     "a column of logits": (
         CLASSIFIER,
@@ -98,7 +98,7 @@ REFUSED = {
 @pytest.mark.parametrize(("posterior", "params", "batch", "message"), REFUSED.values(), ids=REFUSED)
 def test_bad_data_and_networks_are_refused(posterior, params, batch, message):
     with pytest.raises((ValueError, TypeError), match=message):
-        posterior.check_data(1, params, batch)
+        posterior.check_data("agent 1", params, batch)
 
 
 def test_a_label_outside_the_range_is_refused_before_the_first_draw(monkeypatch):
@@ -117,7 +117,7 @@ def test_a_label_outside_the_range_is_refused_before_the_first_draw(monkeypatch)
 
 def test_labels_may_be_flags_or_bytes():
     for dtype in (bool, np.uint8):
-        CLASSIFIER.check_data(0, TABLE, {"x": X, "y": (LABELS["y"] % 2).astype(dtype)})
+        CLASSIFIER.check_data("agent 0", TABLE, {"x": X, "y": (LABELS["y"] % 2).astype(dtype)})
     flags = CLASSIFIER.log_likelihood(TABLE, {"x": X, "y": LABELS["y"] % 2 == 1})
     np.testing.assert_array_equal(flags, CLASSIFIER.log_likelihood(TABLE, {"x": X, "y": LABELS["y"] % 2}))
 
@@ -125,17 +125,17 @@ def test_labels_may_be_flags_or_bytes():
 def test_a_task_of_one_s_own_is_checked_against_the_means():
     task = Regression(lambda params, x: (x @ params)[:4], lambda params: 1.0)
     with pytest.raises(ValueError, match=r"agent 3: y has shape \(8,\) and the model's mean \(4,\)"):
-        task.check(3, np.ones(3, np.float32), NUMBERS)
+        task.check("agent 3", np.ones(3, np.float32), NUMBERS)
     assert Classification(lambda params, x: jax.nn.softmax(x @ params)).classes(np.ones((3, 5)), {"x": X}) == 5
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"noise_sd": 0}, "noise_sd = 0 must be a positive number"),
-        ({"noise_sd": "learned"}, "noise_sd = 'learned' must be"),
+        ({"noise_sd": 0}, "noise_sd = 0: a positive number is needed"),
+        ({"noise_sd": "learned"}, "noise_sd = 'learned': a positive number is needed"),
         ({"prior_precision": -1}, "prior_precision = -1"),
-        ({"prior_precision": 2.0, "log_prior": lambda p: 0.0}, "log_prior replaces: leave it out"),
+        ({"prior_precision": 2.0, "log_prior": lambda p: 0.0}, "log_prior replaces that prior. Leave it out"),
     ],
 )
 def test_bad_settings_are_refused(options, message):

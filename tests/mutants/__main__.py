@@ -24,10 +24,8 @@ from pathlib import Path
 
 from .faults import PACKAGE, ROOT, Fault, check_tests, planted, read_faults
 
-LEFT_OUT = shutil.ignore_patterns(
-    *(".git", ".venv*", ".compiled", "__pycache__", ".*_cache", "build", "dist", "demo-output"),
-    *("site", "runs", "reproduction"),
-)
+LEFT_OUT = shutil.ignore_patterns(".git", ".venv*", ".compiled", "__pycache__", ".*_cache", "build", "dist", "site")
+OUTPUT = ("demo-output", "runs", "reproduction")  # folders that commands write to; the package has one of such a name
 ANOTHER = 9  # the exit code where another package than the copy's would be tested
 START = f"""
 import importlib.util, pathlib, sys, pytest
@@ -74,7 +72,7 @@ class Outcome:
 def copied(folder: Path, fault: Fault | None = None) -> Path:
     """Copy the project, and plant a fault in the copy."""
     copy = folder / "copy"
-    shutil.copytree(ROOT, copy, ignore=LEFT_OUT)
+    shutil.copytree(ROOT, copy, ignore=lambda at, names: {*LEFT_OUT(at, names), *(OUTPUT if Path(at) == ROOT else ())})
     if fault is not None:
         (copy / PACKAGE / fault.file).write_text(planted(fault), encoding="utf-8")
     return copy

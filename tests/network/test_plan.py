@@ -3,6 +3,7 @@
 import pytest
 
 import consilience as cs
+from consilience._refused import Refused
 from consilience.network import network_from_spec
 from consilience.network.plan import GOSSIP
 from consilience.network.polynomial import chebyshev_rounds
@@ -87,7 +88,7 @@ def test_two_agents_take_one_round():
 def test_refused():
     with pytest.raises(ValueError, match=r"tolerance = 0: .*Write tolerance=1e-6"):
         cs.Network.ring(5).plan(0)
-    with pytest.raises(KeyError, match=r"'trees' is not one of 'tree', 'finite-time'"):
+    with pytest.raises(Refused, match=r"'trees': not one of the methods 'tree', 'finite-time'"):
         cs.Network.ring(5).plan()["trees"]
 
 
@@ -137,7 +138,7 @@ def test_a_bad_spec_is_refused_with_the_right_one(text, message):
 
 
 def test_bad_weights_are_refused_with_the_right_ones():
-    with pytest.raises(ValueError, match=r"weights 'metropols' is not one of .* Write metropolis\."):
+    with pytest.raises(ValueError, match=r"weights = 'metropols': not one of .* Write metropolis\."):
         network_from_spec("ring:5", weights="metropols")
     with pytest.raises(ValueError, match=r"agent 0 has 4 neighbours\. Write weights=\"metropolis\"\.$"):
         network_from_spec("star:5", weights="uniform")

@@ -18,7 +18,8 @@ from typer.testing import CliRunner
 import consilience as cs
 from consilience.cli.app import app
 from consilience.network import network_from_spec
-from consilience.store import read_checkpoint
+from consilience.store import RUN as RECORD
+from consilience.store import read_checkpoint, read_run
 
 from ..forks import Forked
 from ..patience import PATIENCE
@@ -176,11 +177,12 @@ class Crew:
 
     def wait_until_saved(self, iteration, name="agent0", seconds=PATIENCE, folder="run"):
         """Until so many iterations are on disk, there."""
-        end = time.monotonic() + seconds
+        end, run = time.monotonic() + seconds, self.folder / "peers" / name / folder
         while time.monotonic() < end:
-            progress, _ = read_checkpoint(self.folder / "peers" / name / folder)
-            if progress.warmed + progress.drawn >= iteration:
-                return
+            if (run / RECORD).exists():
+                progress, _ = read_checkpoint(run, read_run(run))
+                if progress.warmed + progress.drawn >= iteration:
+                    return
             assert self.processes[name].poll() is None, self.said()
             assert all(process.poll() not in (1, 2) for process in self.processes.values()), self.said()
             time.sleep(0.02)

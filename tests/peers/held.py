@@ -7,7 +7,7 @@ named hold where it was started.
 import time
 from pathlib import Path
 
-from consilience.engine import Engine
+from consilience.engine import Chains
 from consilience.runs import member
 from consilience.runs.segment import Segment
 from consilience.store import folder as store
@@ -22,21 +22,20 @@ assert store.SAMPLING_SHARE > 0, "how often is saved is said elsewhere now: set 
 assert member.LONGEST_LINGER > 0, "how long an agent says that all is done is said elsewhere now: set it there"
 store.SAMPLING_SHARE = 0
 member.LONGEST_LINGER = 600.0
-Engine.iterations_at_once = lambda self: CHUNK
-pieces = Segment.pieces
+Chains.iterations_at_once = lambda self: CHUNK
+agree = Segment.agree
 
 
-def held(self, is_to_stop, report):
-    drawn = self.store.progress.drawn
-    for piece in pieces(self, is_to_stop, report):
-        yield piece
-        drawn += len(piece.chunk.positions)
-        is_near_the_end = self.task.length.num_samples - drawn <= LAST
-        while not self.store.is_due or (is_near_the_end and HOLD.exists() and not is_to_stop()):
-            time.sleep(0.005)
+def held(self, wish):
+    sink, draws = self.job.sink, self.job.request.length.num_samples
+    while not sink.is_due or (
+        draws - sink.progress.drawn <= LAST and HOLD.exists() and not self._is_to_stop()  # all has been saved
+    ):
+        time.sleep(0.005)
+    return agree(self, wish._replace(save=True))
 
 
-Segment.pieces = held
+Segment.agree = held
 
 if __name__ == "__main__":
     main()

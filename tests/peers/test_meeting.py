@@ -5,7 +5,6 @@ import pytest
 from consilience.peers import (
     Card,
     common_base,
-    differences,
     digest_of,
     given_up_by_most,
     is_here,
@@ -76,15 +75,6 @@ def test_a_meeting_of_others_has_another_digest():
     others = [Card("b", 2, bases=(0,)), card("b", bases=(0, 8)), card("b", bases=(0,), key="00" * 32)]
     digests = {digest_of("run", crew), digest_of("other", crew), *(digest_of("run", [crew[0], b]) for b in others)}
     assert len(digests) == 5
-
-
-def test_differences_name_who_and_what():
-    crew = [card(name, identity={"run.seed": "5", "model.code": "1" * 64}) for name in "abc"]
-    assert differences(crew) == []
-    crew[1] = card("b", identity={"run.seed": "6", "model.code": "2" * 64})
-    assert differences(crew) == ["run.seed: b: 6; a, c: 5"]  # the code follows from it
-    crew[1] = card("b", identity={"run.seed": "5", "model.code": "2" * 64})
-    assert differences(crew) == ["model.code: b: 22222222...; a, c: 11111111..."]
 
 
 def test_an_agent_started_again_is_ready_only_when_it_knows_what_the_others_are_at():

@@ -10,7 +10,7 @@ import pytest
 import consilience as cs
 
 from ..patience import PATIENCE
-from .crew import MODEL, Crew, command
+from .crew import AGENT, MODEL, Crew, command
 
 DIGITS = '''
 """Softmax regression on digits of eight numbers each; every agent has two classes."""
@@ -34,6 +34,7 @@ def rows(index):
     return {"x": x[mine].reshape(-1, 8, 8).mean(axis=1) / 16, "y": y[mine].astype(np.int32)}
 '''
 
+PYTHON = f"{__package__}.python_agent"
 BOTH = ("nuts", "dmala")
 LONG = "10"  # seconds, for which a busy machine keeps no agent from its pulse
 
@@ -107,6 +108,56 @@ def test_agents_draw_what_simulate_draws(crews, tmp_path, name, network, model):
     assert 1 < run.traffic.bytes / expected.traffic.bytes < (1.5 if model == DIGITS else 10)  # headers count
 
 
+def test_agents_take_part_from_python_and_a_finished_run_is_there_at_once(crews, tmp_path):
+    """With one agent of the three that is run by the command."""
+    crew = crews(tmp_path, program=PYTHON)
+    crew.start("agent0", "agent2")
+    crew.program = AGENT
+    crew.start("agent1")
+    assert set(crew.finish().values()) == {0}, crew.said()
+    expected = simulated(crew, cs.mala(0.1, 1.0), num_samples=100)
+    for name in ("agent0", "agent2"):
+        np.testing.assert_allclose(np.load(tmp_path / f"{name}.npy"), expected.kept, atol=1e-8, err_msg=name)
+    crew.program = PYTHON
+    crew.start("agent2")
+    assert crew.finish()["agent2"] == 0, crew.said()
+    assert "100 draws" in crew.said()
+
+
+@pytest.fixture
+def mine(crews, tmp_path):
+    """What one agent asks for: its file, and the arguments of `cs.sample`."""
+    crew, module = crews(tmp_path), load(MODEL)
+    arguments = {"posterior": module["posterior"], "shards": [module["rows"](0)], "network": crew.network}
+    return tmp_path / "peers/agent0/agent.toml", {**arguments, "sampler": cs.mala(0.1, 1.0), "num_samples": 10}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        (
+            {"shards": [{"x": np.ones((2, 3)), "y": np.ones(2)}] * 3},
+            r"shards: agent0 needs its own data.*shards=\[mine\]",
+        ),
+        ({"network": cs.Network.ring(5)}, "names has 3 names, and ring of 5 has 5 agents"),
+        ({"network": cs.Network.path(3)}, "path of 3.* links agent0 with agent1"),
+        ({"sampler": cs.centralized_hmc(0.1)}, "centralized_hmc: it is not run by peers"),
+        ({"moments": True}, "moments and watch: peers keep draws only. Leave them out"),
+    ],
+    ids=["shards", "size", "neighbors", "sampler", "moments"],
+)
+def test_what_a_peer_cannot_do_is_refused_before_it_looks_for_others(mine, wrong, text):
+    file, arguments = mine
+    with pytest.raises(ValueError, match=text):
+        cs.sample(**{**arguments, **wrong}, runtime=cs.Peer(file))
+
+
+@pytest.mark.parametrize("patience", [0, float("nan")])
+def test_a_patience_that_is_none_is_refused(patience):
+    with pytest.raises(ValueError, match="a number of seconds is needed"):
+        cs.Peer("agent.toml", patience=patience)
+
+
 def test_an_adapted_run_is_the_same_on_all_agents_to_the_bit(crews, tmp_path):
     crew = crews(tmp_path, num_samples=60, num_warmup=80, settings=["--set", 'sampler={name = "nuts"}'])
     assert set(crew.start().finish().values()) == {0}, crew.said()
@@ -135,8 +186,8 @@ def test_agents_that_do_not_run_the_same_thing_say_who_and_what(crews, tmp_path)
     assert set(crew.finish().values()) == {2}
     for name in crew.names:
         said = crew.said(name)
-        assert re.search(r"run\.seed: agent2: 6; agent0, agent1: 5", said), said
-        assert "sampler.settings: agent2: MALA(step_size=0.2" in said
+        assert re.search(r"  seed: agent2: 6; agent0, agent1: 5", said), said
+        assert "sampler.settings.step_size: agent2: 0.2; agent0, agent1: 0.1" in said
         assert crew.run(name).num_draws == 0
 
 

@@ -1,4 +1,4 @@
-"""The clocks of `Roads` against a simulation of agents that send and wait, message by message."""
+"""The clocks of `CostModel` against a simulation of agents that send and wait, message by message."""
 
 import networkx as nx
 import numpy as np
@@ -6,14 +6,14 @@ import pytest
 
 import consilience as cs
 from consilience.neighbors import HEADER
-from consilience.planning.cost import COMPUTE, LATENCY, MEASURED, Constants, Roads, bytes_on_the_wire
-from consilience.planning.demand import Asked, Demand
-from consilience.planning.links import Links
+from consilience.planning.cost import COMPUTE, LATENCY, MEASURED, Constants, CostModel, bytes_on_the_wire
+from consilience.planning.demand import Collective, Demand
+from consilience.planning.links import LinkSpeeds
 
 SLOW = Constants(hop=3e-4, hop_byte=2e-9, message=4e-4, message_byte=1e-9, room_byte=0.0, noise_byte=0.0)
 ITERATION = (
-    *(Asked("gossip", 3, 40_000), Asked("tree pass", 2, 900), Asked("flood", 1, 1)),
-    *(Asked("tree pass", 1, 40), Asked("tree pass", 1, 90_000)),
+    *(Collective("gossip", 3, 40_000), Collective("tree pass", 2, 900), Collective("flood", 1, 1)),
+    *(Collective("tree pass", 1, 40), Collective("tree pass", 1, 90_000)),
 )
 
 
@@ -123,25 +123,25 @@ def networks():
 def test_an_iteration_takes_as_long_as_agents_that_send_and_wait(network, seed):
     random = np.random.default_rng(seed)
     edges = len(network.edges)
-    links = Links(random.uniform(0.0, 0.05, edges), random.uniform(1e6, 1e8, edges))
-    roads, gradients = Roads(network, links, SLOW), 0.003
+    links = LinkSpeeds(random.uniform(0.0, 0.05, edges), random.uniform(1e6, 1e8, edges))
+    model, gradients = CostModel(network, links, SLOW), 0.003
     crew = Crew(network, links)
     ends = crew.run(gradients, 4)
-    cost = roads.iteration(Demand(ITERATION, 1.0, 4, 0), gradients)
+    cost = model.iteration_cost(Demand(ITERATION, 1.0, 4, 0), gradients)
     assert cost.seconds == pytest.approx((ends[3] - ends[1]) / 2, rel=1e-9)
     assert cost.parts[COMPUTE] <= gradients * (1 + 1e-9)
-    np.testing.assert_allclose(4 * roads.sent(*ITERATION), crew.sent)
+    np.testing.assert_allclose(4 * model.bytes_sent(*ITERATION), crew.sent)
     once = Crew(network, links).run(0.0, 1)
-    assert roads.alone(*ITERATION).seconds == pytest.approx(once[0], rel=1e-9)
+    assert model.collective_cost(*ITERATION).seconds == pytest.approx(once[0], rel=1e-9)
 
 
 def test_many_rounds_are_as_many_times_one_round():
     network = cs.Network.path(6)
-    links = Links.alike(network, 0.01, 1e7)
-    roads = Roads(network, links)
-    one, many = (roads.alone(Asked("gossip", rounds, 1000)).seconds for rounds in (100, 1000))
+    links = LinkSpeeds.alike(network, 0.01, 1e7)
+    model = CostModel(network, links)
+    one, many = (model.collective_cost(Collective("gossip", rounds, 1000)).seconds for rounds in (100, 1000))
     assert many / one == pytest.approx(10, rel=1e-2)
-    few, more = (roads.alone(Asked("tree pass", 2 * sums, 1000)).seconds for sums in (1.0, 1.5))
+    few, more = (model.collective_cost(Collective("tree pass", 2 * sums, 1000)).seconds for sums in (1.0, 1.5))
     assert more / few == pytest.approx(1.5, rel=1e-2)
 
 
@@ -149,16 +149,16 @@ def test_time_is_what_the_slowest_way_takes():
     network = cs.Network.star(5)
     latency = np.array([0.01, 0.02, 0.03, 0.5])
     free = Constants(*[0.0] * len(MEASURED))
-    roads = Roads(network, Links(latency, np.full(4, np.inf)), free)
-    assert roads.alone(Asked("tree pass", 2, 100)).parts[LATENCY] == pytest.approx(2 * 0.5)
-    assert roads.alone(Asked("gossip", 3, 100)).seconds == pytest.approx(3 * 0.5)
+    model = CostModel(network, LinkSpeeds(latency, np.full(4, np.inf)), free)
+    assert model.collective_cost(Collective("tree pass", 2, 100)).parts[LATENCY] == pytest.approx(2 * 0.5)
+    assert model.collective_cost(Collective("gossip", 3, 100)).seconds == pytest.approx(3 * 0.5)
 
 
 def test_a_window_that_was_idle_holds_up_long_messages_and_no_others():
     network = cs.Network.ring(5)
-    roads = Roads(network, Links.alike(network, 0.02, 50e6))
+    model = CostModel(network, LinkSpeeds.alike(network, 0.02, 50e6))
     times = {
-        (size, quiet): roads.iteration(Demand((Asked("tree pass", 2, size),), 0.0, 4, 0), 0.0, quiet).seconds
+        (size, quiet): model.iteration_cost(Demand((Collective("tree pass", 2, size),), 0.0, 4, 0), 0.0, quiet).seconds
         for size in (2_600, 100_000)
         for quiet in (0.0, 0.3, 0.6)
     }
@@ -168,5 +168,5 @@ def test_a_window_that_was_idle_holds_up_long_messages_and_no_others():
 
 def test_one_agent_sends_nothing():
     network = cs.Network.complete(1)
-    roads = Roads(network, Links.alike(network, 0.02, 1e6))
-    assert roads.iteration(Demand(ITERATION, 2.0, 4, 0), 0.5).seconds == pytest.approx(1.0)
+    model = CostModel(network, LinkSpeeds.alike(network, 0.02, 1e6))
+    assert model.iteration_cost(Demand(ITERATION, 2.0, 4, 0), 0.5).seconds == pytest.approx(1.0)

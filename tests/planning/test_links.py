@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience.planning import Links, bits_per_second, read_links, seconds
+from consilience.planning import LinkSpeeds, bits_per_second, read_links, seconds
 
 RING = cs.Network.ring(3)
 
@@ -58,7 +58,7 @@ def test_a_table_has_a_line_for_each_link(tmp_path):
     }
     assert links.slowest == (0.02, 1e7)
     assert "at worst" in str(links)
-    assert "at worst" not in str(Links.alike(RING, 0.02, 1e7))
+    assert "at worst" not in str(LinkSpeeds.alike(RING, 0.02, 1e7))
 
 
 def test_links_that_are_left_out_are_as_all_others(tmp_path):

@@ -10,7 +10,7 @@ import consilience as cs
 from benchmarks.plan import WITHIN, table, table_of_sums, worst
 from consilience.engine import CHUNK_SECONDS
 from consilience.neighbors import HEADER
-from consilience.planning import MEASURED, Links, demand_of, predict
+from consilience.planning import MEASURED, LinkSpeeds, demand_of, predict
 from consilience.planning.cost import Cost
 from consilience.planning.prediction import BETWEEN_CHUNKS, per_draw
 
@@ -20,7 +20,7 @@ FOUND = json.loads((DOCS / "plan.json").read_text())
 
 
 def of(sampler, latency=0.02, bandwidth=5e7, dimension=650, network=RING, **options):
-    return predict(network, Links.alike(network, latency, bandwidth), sampler, dimension, **options)
+    return predict(network, LinkSpeeds.alike(network, latency, bandwidth), sampler, dimension, **options)
 
 
 def test_shares_are_of_the_whole_and_name_the_bottleneck():
@@ -121,4 +121,4 @@ def test_the_page_has_what_was_measured():
 def test_a_network_that_would_take_minutes_is_refused_at_once():
     network = cs.Network.path(9000)
     with pytest.raises(ValueError, match="9,000 agents on 4,500 levels: too many"):
-        predict(network, Links.alike(network, 0.02, 5e7), cs.mala(), 10)
+        predict(network, LinkSpeeds.alike(network, 0.02, 5e7), cs.mala(), 10)

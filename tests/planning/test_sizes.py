@@ -6,7 +6,7 @@ import pytest
 
 import consilience as cs
 from consilience.network import averaging, network_from_spec
-from consilience.planning import Constants, Links, Roads, demand_of
+from consilience.planning import Constants, CostModel, LinkSpeeds, demand_of
 from consilience.planning.prediction import BETWEEN_CHUNKS, per_draw
 from consilience.planning.sizes import FAMILIES, SIZES, predict_size
 
@@ -48,8 +48,8 @@ def test_a_draw_costs_what_it_does_agent_by_agent(family, sampler):
     size = FAMILIES[family](64)
     network = network_from_spec(size.spec)
     demand = demand_of(sampler, network, 1000)
-    roads = Roads(network, Links.alike(network, latency, bandwidth), constants)
-    iteration, agreement = roads.iteration(demand, gradient), roads.alone(*BETWEEN_CHUNKS)
+    model = CostModel(network, LinkSpeeds.alike(network, latency, bandwidth), constants)
+    iteration, agreement = model.iteration_cost(demand, gradient), model.collective_cost(*BETWEEN_CHUNKS)
     exact, _ = per_draw(iteration, agreement, partial(constants.chunk, demand), demand.draws_of_a_chunk)
     closed = predict_size(size, demand, latency, bandwidth, gradient, constants)
     assert closed.seconds == pytest.approx(exact.seconds, rel=0.1)

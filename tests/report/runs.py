@@ -6,10 +6,11 @@ from functools import cache
 import numpy as np
 
 import consilience as cs
-from consilience.experiments.targets import linear_regression
 from consilience.model import Layout
 from consilience.neighbors import Traffic
 from consilience.results import Run
+
+from ..targets import linear_regression
 
 START = {"b": np.zeros(3, np.float32), "w": np.zeros((2, 3), np.float32)}
 

@@ -6,11 +6,12 @@ import pytest
 from arviz_stats.base import array_stats
 
 import consilience as cs
-from consilience.experiments.targets import linear_regression
 from consilience.results import Run
 from consilience.results.expectation import expectation
 from consilience.results.summary import SHOWN_ROWS
 from consilience.store import draws as storage
+
+from ..targets import linear_regression
 
 TARGET = linear_regression(4)
 RING = cs.Network.ring(4)

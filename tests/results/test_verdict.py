@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience.experiments.targets import linear_regression
 from consilience.model import Layout
 from consilience.neighbors import Traffic
 from consilience.results import Run
 from consilience.results.run import Owner
+
+from ..targets import linear_regression
 
 TARGET = linear_regression(4)
 RING = cs.Network.ring(4)

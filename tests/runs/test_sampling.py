@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience.experiments.targets import REGRESSION, linear_regression
+
+from ..targets import REGRESSION, linear_regression
 
 RING = cs.Network.ring(4)
 TARGET = linear_regression(4)
@@ -39,7 +40,7 @@ REFUSED = {
             "posterior": cs.Posterior(lambda w: jnp.log(w[0]), REGRESSION.log_likelihood),
             "init": -np.ones(3, np.float32),
         },
-        r"log_prior is nan at the start of chain 0\. Choose an init inside",
+        r"log_prior: it is nan at the start of chain 0\. Choose an init inside",
     ),
     "kink at the start": (
         {"posterior": cs.Posterior(prior, lambda w, b: b["y"] * 0 + jnp.sqrt(jnp.abs(w[0])))},
@@ -67,15 +68,15 @@ REFUSED = {
     "warmup": ({"num_warmup": -1}, r"num_warmup = -1"),
     "chains": ({"num_chains": 1.0}, r"num_chains = 1\.0"),
     "thin": ({"thin": True}, r"thin = True"),
-    "network": ({"network": RING.graph}, r"network is a Graph; .*cs\.Network\.from_networkx"),
-    "sampler": ({"sampler": cs.published}, r"sampler is the class Published.*sampler=cs\.published\(\.\.\.\)"),
-    "posterior": ({"posterior": prior}, r"posterior is a function; .*cs\.Posterior\(log_prior, log_likelihood\)"),
+    "network": ({"network": RING.graph}, r"network: it is a Graph. .*cs\.Network\.from_networkx"),
+    "sampler": ({"sampler": cs.published}, r"sampler: it is the class Published.*sampler=cs\.published\(\.\.\.\)"),
+    "posterior": ({"posterior": prior}, r"posterior: it is a function. .*cs\.Posterior\(log_prior, log_likelihood\)"),
 }
 
 
 @pytest.mark.parametrize(("change", "message"), REFUSED.values(), ids=REFUSED)
 def test_bad_input_is_refused_before_the_first_draw(change, message, monkeypatch):
-    monkeypatch.setattr("consilience.runs.simulate.Simulation.advance", None)  # never reached
+    monkeypatch.setattr("consilience.engine.Chains.advance", None)  # never reached
     with pytest.raises((ValueError, TypeError), match=message):
         cs.sample(**{**GOOD, **change})
 

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience.engine import engine
-from consilience.experiments.targets import linear_regression
+from consilience.engine import compiling
 from consilience.neighbors import AGENTS, Alone, LaneNeighbors, Traffic, edge_lists
-from consilience.runs import simulate
+from consilience.runs import simulation as lanes
 
 from ..halves import checkerboard
 from ..samplers.harness import simulation
+from ..targets import linear_regression
 
 RING = cs.Network.ring(5)
 TARGET = linear_regression(5)
@@ -303,12 +303,12 @@ def test_the_device_holds_a_bounded_number_of_draws():
     layout = Layout.of(jnp.zeros(200_000))
     shards = stack_shards([np.ones(1, np.float32)] * 5, 5)
     sampler = cs.dula(1e-3).resolve(RING, layout.dimension)
-    run = simulate.Simulation(wide, layout, shards, RING, sampler, jnp.zeros((2, 200_000)), jax.random.key(0))
+    run = lanes(wide, layout, shards, RING, sampler, jnp.zeros((2, 200_000)), jax.random.key(0)).started()
     draw_bytes = 2 * 5 * 200_000 * 4
-    assert run.program.buffer * draw_bytes <= engine.BUFFER_BYTES
-    assert draw_bytes > engine.NOISE_BYTES_ON_CPU and run.program.block == 1
-    sizes = [len(chunk.positions) for chunk in run.draws(10)]
-    assert sum(sizes) == 10
+    assert run.program.buffer * draw_bytes <= compiling.BUFFER_BYTES
+    assert draw_bytes > compiling.NOISE_BYTES_ON_CPU and run.program.block == 1
+    sizes = [len(chunk.positions) for chunk in (run.advance(run.program.buffer, 1), run.advance(1, 1))]
+    assert sum(sizes) == run.program.buffer + 1
     assert max(sizes) <= run.program.buffer
 
 

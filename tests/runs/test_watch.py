@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience.experiments.targets import REGRESSION, linear_regression
-from consilience.runs.simulate import Simulation
+from consilience.engine import Chains
+
+from ..targets import REGRESSION, linear_regression
 
 TARGET = linear_regression(4)
 GOOD = {
@@ -43,7 +44,7 @@ def test_it_is_of_the_mean_of_the_draws_so_far(sampler):
 def test_neither_chunks_nor_an_interruption_change_it(sampler, tmp_path, monkeypatch):
     whole = sample(sampler=sampler)
     sample(sampler=sampler, num_samples=17, out=tmp_path / "run")
-    monkeypatch.setattr(Simulation, "iterations_at_once", lambda self: 7)
+    monkeypatch.setattr(Chains, "iterations_at_once", lambda self: 7)
     on_disk = sample(sampler=sampler, out=tmp_path / "run", resume=True)
     for name in ("largest", "params"):
         np.testing.assert_array_equal(on_disk.stats[name], whole.stats[name])

@@ -7,7 +7,7 @@ import numpy as np
 import consilience as cs
 from consilience.engine import loop
 from consilience.model import Layout, stack_shards
-from consilience.runs.simulate import Simulation
+from consilience.runs import simulation as lanes
 
 
 def simulation(target, network, sampler, start=None, chains=1, seed=0, num_warmup=0, **options):
@@ -17,14 +17,15 @@ def simulation(target, network, sampler, start=None, chains=1, seed=0, num_warmu
     shards = stack_shards(target.shards if network.size > 1 else cs.pool(target.shards), network.size)
     sampler = sampler.resolve(network, layout.dimension, num_warmup)
     positions = jnp.tile(start, (chains, 1))
-    return Simulation(target.posterior, layout, shards, network, sampler, positions, jax.random.key(seed), **options)
+    chains = lanes(target.posterior, layout, shards, network, sampler, positions, jax.random.key(seed), **options)
+    return chains.started()
 
 
 def restart(run, shards, start, seed):
     """Begin a simulation anew on other data of the same shape: nothing is compiled."""
     keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(jax.random.key(seed), jnp.arange(run.chains))
     run.inputs = run.inputs._replace(shards=stack_shards(shards, run.network.size), chain_keys=keys)
-    run._positions = jnp.tile(jnp.asarray(start), (run.chains, 1))
+    run.positions = jnp.tile(jnp.asarray(start), (run.chains, 1))
     run.begin()
 
 

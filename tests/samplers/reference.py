@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Regression:
-    """ℓ_i and its derivatives for `experiments.targets.linear_regression`, by hand."""
+    """ℓ_i and its derivatives for `tests.targets.linear_regression`, by hand."""
 
     def __init__(self, target):
         self.x = [s["x"].astype(float) for s in target.shards]

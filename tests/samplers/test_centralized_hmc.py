@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience.experiments.targets import linear_regression, log_gamma
 from consilience.samplers.mass import check_mass, momentum
 
 from ..statistical import assert_right
+from ..targets import linear_regression, log_gamma
 from .harness import draws, draws_after, noise_of, simulation
 from .reference import hmc as reference
 

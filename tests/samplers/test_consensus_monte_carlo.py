@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience.experiments.targets import REGRESSION, linear_regression, log_gamma
 from consilience.neighbors import Alone, Traffic
 
 from ..statistical import assert_caught, assert_right
+from ..targets import REGRESSION, linear_regression, log_gamma
 from .harness import draws, simulation
 from .reference import consensus_monte_carlo as reference
 
@@ -167,9 +167,12 @@ def test_an_agent_whose_draws_have_not_settled_warns():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"weights": "equal"}, r'weights = \'equal\' is neither "dense" nor "diagonal"'),
-        ({"step_size": -1.0}, r"consensus_monte_carlo: step_size = -1\.0 must be a positive number"),
-        ({"target_acceptance": 1.5}, r"consensus_monte_carlo: target_acceptance = 1\.5 must be between 0 and 1"),
+        ({"weights": "equal"}, r"weights = \'equal\': not one of \'dense\', \'diagonal\'"),
+        ({"step_size": -1.0}, r"consensus_monte_carlo: step_size = -1\.0: a positive number is needed"),
+        (
+            {"target_acceptance": 1.5},
+            r"target_acceptance = 1\.5: a number between 0 and 1 is needed",
+        ),
     ],
     ids=str,
 )

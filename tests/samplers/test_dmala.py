@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience.experiments.targets import linear_regression, log_gamma
 from consilience.neighbors import LaneNeighbors
 from consilience.network import averaging
 
 from ..statistical import assert_caught, assert_right
+from ..targets import linear_regression, log_gamma
 from .harness import draws, draws_after, noise_of, simulation
 from .reference import Regression, averaging_matrix
 from .reference import dmala as reference
@@ -183,11 +183,11 @@ class TestSettings:
     @pytest.mark.parametrize(
         ("make", "message"),
         [
-            (lambda: cs.dmala(step_size=0), "dmala: step_size = 0 must be a positive number"),
+            (lambda: cs.dmala(step_size=0), "dmala: step_size = 0: a positive number is needed"),
             (lambda: cs.dmala(rounds=0), r'dmala: rounds \(a number, or "auto"\) = 0'),
             (lambda: cs.dmala(rounds="many"), r"dmala: rounds .*'many'"),
-            (lambda: cs.dmala(energy="hessian"), 'neither "exact" nor "trapezoid"'),
-            (lambda: cs.dmala(target_acceptance=2), "target_acceptance = 2 must be between 0 and 1"),
+            (lambda: cs.dmala(energy="hessian"), "energy = 'hessian': not one of 'exact', 'trapezoid'"),
+            (lambda: cs.dmala(target_acceptance=2), "target_acceptance = 2: a number between 0 and 1 is needed"),
         ],
     )
     def test_are_checked_where_they_are_written(self, make, message):

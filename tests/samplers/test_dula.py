@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience.experiments.targets import linear_regression
 
 from ..halves import checkerboard
 from ..statistical import assert_caught
+from ..targets import linear_regression
 from .harness import draws, draws_after, noise_of, simulation
 from .reference import dula as reference
 
@@ -81,8 +81,8 @@ def test_the_paper_s_step_diverges_on_a_star_and_the_guarded_one_does_not():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"step_size": -1.0}, r"dula: step_size = -1\.0 must be a positive number"),
-        ({"noise": "right"}, r"neither \"published\" nor \"corrected\""),
+        ({"step_size": -1.0}, r"dula: step_size = -1\.0: a positive number is needed"),
+        ({"noise": "right"}, r"not one of 'published', 'corrected'"),
         ({"delta2": 0.5}, r"½ \+ delta1 < delta2 < 1"),
         ({"delta1": 0.2}, r"½ \+ delta1 < delta2 < 1"),
         ({"consensus_step_size": 0.0}, r"consensus_step_size = 0\.0"),

@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience.experiments.targets import linear_regression
+from consilience._refused import Refused
 from consilience.model import Layout, LocalLogDensity, stack_shards
 from consilience.neighbors import Alone, Traffic
 
 from ..halves import checkerboard
 from ..statistical import assert_caught, assert_right
+from ..targets import linear_regression
 from .harness import draws, draws_after, noise_of, simulation
 from .reference import Regression, extra_step, gossip_langevin, gossip_langevin_law
 
@@ -206,7 +207,7 @@ def test_minibatches_add_noise(name):
 
 def test_a_log_density_that_is_no_sum_has_no_minibatches():
     kernel = cs.desgld(0.1, batch_size=2).build(lambda w: -0.5 * w @ w, Alone(), jnp.ones(2))
-    with pytest.raises(TypeError, match="batch_size needs a log density that is a sum over examples"):
+    with pytest.raises(Refused, match="batch_size: it needs a log density that is a sum over examples"):
         kernel.step(jax.random.key(0), kernel.init(jnp.ones(2)))
 
 
@@ -231,10 +232,10 @@ def test_too_large_a_step_diverges_and_says_so():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: cs.desgld(-1.0), r"desgld: step_size = -1\.0 must be a positive number"),
-        (lambda: cs.desghmc(0.1, friction=0.0), r"desghmc: friction = 0\.0 must be a positive number"),
+        (lambda: cs.desgld(-1.0), r"desgld: step_size = -1\.0: a positive number is needed"),
+        (lambda: cs.desghmc(0.1, friction=0.0), r"desghmc: friction = 0\.0: a positive number is needed"),
         (lambda: cs.diging(0.1, batch_size=0), r"diging: batch_size .* 0"),
-        (lambda: cs.extra("0.1"), r"extra: step_size = '0\.1' must be a positive number"),
+        (lambda: cs.extra("0.1"), r"extra: step_size = '0\.1': a positive number is needed"),
     ],
 )
 def test_bad_settings_are_refused(make, message):

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience.experiments.targets import linear_regression, log_gamma
+from consilience._checks import check_flag
 from consilience.samplers.rounds import check_rounds, rounds_at
-from consilience.samplers.settings import check_flag
 
 from ..halves import checkerboard
 from ..statistical import assert_caught, moment_test
+from ..targets import linear_regression, log_gamma
 from .harness import draws, draws_after, noise_of, simulation
 from .reference import Regression
 from .reference import published as reference
@@ -137,16 +137,16 @@ def test_stationarity_from_exact_draws_catches_it(target):
 
 
 REFUSED = {
-    "step": ({"step_size": 0.0}, r"published: step_size = 0\.0 must be a positive number"),
+    "step": ({"step_size": 0.0}, r"published: step_size = 0\.0: a positive number is needed"),
     "NaN step": ({"step_size": float("nan")}, r"step_size = nan"),
     "rounds": ({"rounds": 0}, r"rounds = 0: a whole number of at least 1"),
     "milestones": ({"rounds": {10: 2}}, r"does not say what happens from iteration 0 on"),
     "milestone count": ({"rounds": {0: 1, 10: 0}}, r"rounds from iteration 10 on = 0"),
     "metropolis": ({"metropolis_after": -1}, r"metropolis_after = -1"),
     "mass": ({"inverse_mass_matrix": [1.0, -1.0]}, r"inverse_mass_matrix must be positive"),
-    "step as a jax array": ({"step_size": jnp.float32(-0.1)}, r"step_size = .* must be a positive number"),
+    "step as a jax array": ({"step_size": jnp.float32(-0.1)}, r"step_size = .*: a positive number is needed"),
     "step as text": ({"step_size": "0.1"}, r"step_size = '0\.1'"),
-    "steps": ({"step_size": np.ones(3)}, r"must be a positive number"),
+    "steps": ({"step_size": np.ones(3)}, r"a positive number is needed"),
     "branching rounds": ({"rounds": lambda t: 1 if t < 10 else 2}, r"Use jnp\.where, or milestones"),
     "fractional rounds": ({"rounds": lambda t: 1.5}, r"rounds\(iteration\) must be a whole number"),
     "mass of names": ({"inverse_mass_matrix": {"w": 1.0}}, r"inverse_mass_matrix must be positive"),
@@ -161,8 +161,8 @@ def test_bad_settings_are_refused(settings, message):
 
 
 def test_flags_are_true_or_false():
-    with pytest.raises(ValueError, match="gradient_tracking = 'no' must be True or False"):
-        check_flag("published", gradient_tracking="no")
+    with pytest.raises(ValueError, match="gradient_tracking = 'no': True or False is needed"):
+        check_flag("gradient_tracking", "no")
 
 
 def test_a_mass_of_another_dimension_is_refused():

@@ -11,16 +11,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tomli_w
 import xarray
 
 import consilience as cs
-from consilience.experiments.targets import linear_regression
-from consilience.runs.simulate import Simulation
+from consilience.engine import Chains
 from consilience.samplers import DULA
 from consilience.store import blocks, describe_sampler
 from consilience.store import folder as store_module
 from consilience.store.draws import DiskDraws, rows_at_once
 from tests.killing import assert_same
+
+from ..targets import linear_regression
 
 TARGET = linear_regression(4)
 RING = cs.Network.ring(4)
@@ -55,7 +57,7 @@ def sample(**options):
 @pytest.fixture
 def kill(monkeypatch):
     """Call with a number: the run ends with an error after so many chunks, of a few iterations each."""
-    advance = Simulation.advance
+    advance = Chains.advance
 
     def arm(chunks):
         left = iter(range(chunks))
@@ -64,8 +66,8 @@ def kill(monkeypatch):
             next(left)  # StopIteration, at some moment, is as bad as any error
             return advance(self, draws, thin, seen)
 
-        monkeypatch.setattr(Simulation, "iterations_at_once", lambda self: 7)
-        monkeypatch.setattr(Simulation, "advance", dying)
+        monkeypatch.setattr(Chains, "iterations_at_once", lambda self: 7)
+        monkeypatch.setattr(Chains, "advance", dying)
 
     yield arm
     monkeypatch.undo()
@@ -84,14 +86,18 @@ class TestResume:
         assert_same(on_disk, whole)
         assert_same(cs.load(tmp_path / "run"), whole)
 
-    def test_killed_while_the_first_arrays_are_made_it_can_be_read_and_gone_on_with(self, tmp_path):
-        sample(out=tmp_path / "run")
-        (tmp_path / "run" / "checkpoint.npz").unlink()
-        shutil.rmtree(tmp_path / "run" / "draws.zarr")
-        (tmp_path / "run" / "draws.zarr" / "sample_stats" / "is_accepted").mkdir(parents=True)  # and nothing in it
+    def test_killed_while_the_first_arrays_are_made_it_can_be_read_and_gone_on_with(self, tmp_path, monkeypatch):
+        def killed(self, chunk, first):
+            (self.folder / "draws.zarr" / "sample_stats" / "is_accepted").mkdir(parents=True)  # and nothing in it
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(store_module.RunFolder, "append", killed)
+            with pytest.raises(KeyboardInterrupt):
+                sample(out=tmp_path / "run", num_warmup=0)
         found = cs.load(tmp_path / "run")
         assert (found.num_draws, found.iterations, dict(found.stats)) == (0, 0, {})
-        assert_same(sample(out=tmp_path / "run", resume=True), sample())
+        assert_same(sample(out=tmp_path / "run", num_warmup=0, resume=True), sample(num_warmup=0))
 
     def test_more_draws_are_those_of_one_longer_run(self, tmp_path):
         sample(sampler=cs.dmala(), out=tmp_path / "run", moments=True)
@@ -103,7 +109,7 @@ class TestResume:
     @pytest.mark.parametrize("sampler", [cs.published(0.05), cs.consensus_monte_carlo()], ids=["published", "one-shot"])
     def test_a_finished_run_is_given_back(self, sampler, tmp_path, monkeypatch):
         first = sample(sampler=sampler, out=tmp_path / "run")
-        monkeypatch.setattr(Simulation, "advance", None)  # never reached
+        monkeypatch.setattr(Chains, "advance", None)  # never reached
         assert_same(sample(sampler=sampler, out=tmp_path / "run", resume=True), first)
 
     def test_a_model_that_calls_python_can_be_gone_on_with(self, tmp_path):
@@ -118,7 +124,7 @@ class TestResume:
         assert_same(sample(**options, num_samples=70, resume=True), sample(num_samples=70))
 
     def test_an_interrupted_run_can_be_read(self, tmp_path, kill, monkeypatch):
-        monkeypatch.setattr(store_module, "SAMPLING_SHARE", 0)  # every chunk is saved
+        monkeypatch.setattr(store_module.RunFolder, "is_due", True)  # every chunk is saved
         kill(9)
         with pytest.raises((StopIteration, RuntimeError)):
             sample(out=tmp_path / "run")
@@ -155,7 +161,7 @@ OTHER = {
         {"shards": [{k: v[:-1] for k, v in TARGET.shards[0].items()}, *TARGET.shards[1:]]},
         r"data\.rows: \[12, 13, 14, 15\] there, \[11, 13, 14, 15\] here",
     ),
-    "setting": ({"sampler": cs.published(0.06)}, r"step_size=0\.05.* there, .*step_size=0\.06"),
+    "setting": ({"sampler": cs.published(0.06)}, r"sampler\.settings\.step_size: 0\.05 there, 0\.06 here"),
     "sampler": ({"sampler": cs.dula(0.01)}, r"sampler\.name: 'published' there, 'dula' here"),
     "network": ({"network": cs.Network.path(4)}, r"network\.name: 'ring of 4' there, 'path of 4' here"),
     "weights": (
@@ -186,12 +192,12 @@ def folder(tmp_path_factory):
 class TestRefusals:
     @pytest.mark.parametrize(("change", "message"), OTHER.values(), ids=OTHER)
     def test_another_run_is_not_mixed_in(self, folder, change, message):
-        before = (folder / "run.toml").read_bytes(), (folder / "checkpoint.npz").read_bytes()
+        before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
         with pytest.raises(
             ValueError, match=rf"(?s)holds another run; going on would mix the two:\n.*{message}.*\nWrite the call as"
         ):
             sample(out=folder, resume=True, **change)
-        assert ((folder / "run.toml").read_bytes(), (folder / "checkpoint.npz").read_bytes()) == before
+        assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
     def test_another_noise_is_another_run(self, tmp_path, monkeypatch):
         """Not even one that compiled code of this process is for."""
@@ -215,13 +221,31 @@ class TestRefusals:
         options = {"posterior": posterior, "init": np.zeros(2000, np.float32), "num_samples": 5, "num_warmup": 0}
         sample(sampler=cs.hmc(0.01, mass), out=tmp_path / "run", **options)
         mass[1000] = 2  # which no repr shows
-        with pytest.raises(ValueError, match="the sampler's settings: not as they were"):
+        changed = r"sampler\.settings\.inverse_mass_matrix\.fingerprint: \w{8}\.\.\. there, \w{8}\.\.\. here"
+        with pytest.raises(ValueError, match=changed):
             sample(sampler=cs.hmc(0.01, mass), out=tmp_path / "run", resume=True, **options)
 
-    def test_settings_that_are_functions_say_the_same_in_every_process(self, folder):
-        settings = describe_sampler(cs.published(0.05, rounds=lambda t: 1 + 0 * t))
-        assert "lambda" in settings
-        assert "0x" not in settings
+    @pytest.mark.parametrize(
+        "sampler",
+        [
+            *SAMPLERS.values(),
+            cs.published(0.05, rounds=lambda t: 1 + 0 * t),
+            cs.published(0.05, np.eye(4), {0: 1, 1000: 5}),
+            cs.hmc(np.float32(0.1), 2.0, num_integration_steps=3),
+        ],
+    )
+    def test_settings_are_a_table_that_toml_keeps(self, sampler):
+        settings = describe_sampler(sampler)
+        assert tomllib.loads(tomli_w.dumps(settings)) == settings
+
+    def test_settings_are_plain_values_and_say_the_same_in_every_process(self):
+        settings = describe_sampler(cs.published(0.05, np.ones(4), lambda t: 1 + 0 * t))
+        assert settings.pop("inverse_mass_matrix")["shape"] == [4]
+        assert settings.pop("rounds")["function"].endswith("<lambda>")
+        flags = {"gradient_tracking": True, "consensus_step": True, "metropolis_after": 0}
+        assert settings == {"step_size": 0.05, **flags}
+        assert describe_sampler(cs.published(0.05, rounds={0: 1, 9: 5}))["rounds"] == [[0, 1], [9, 5]]
+        assert describe_sampler(cs.nuts()) == {"target_acceptance": 0.8, "dense_mass": False, "max_num_doublings": 10}
 
     def test_a_folder_with_a_run_is_not_overwritten(self, folder):
         with pytest.raises(ValueError, match=r"already holds a run\. Write resume=True to go on with it"):
@@ -255,7 +279,7 @@ with open(sys.argv[1]) as file:
 """
         with subprocess.Popen([sys.executable, "-c", code, str(folder / ".lock")], stdout=subprocess.PIPE) as other:
             assert other.stdout.readline() == b"ok\n"
-            with pytest.raises(ValueError, match="another process is writing to"):
+            with pytest.raises(ValueError, match="another process is writing to it"):
                 sample(out=folder, resume=True, num_samples=70)
             other.kill()
 
@@ -328,7 +352,7 @@ class TestStore:
 
     def test_draws_that_could_not_be_written_do_not_count(self, tmp_path, monkeypatch):
         """A checkpoint comes after the draws that it counts, so whatever ends a run between the two costs nothing."""
-        append, chunks = store_module.Store.append, []
+        append, chunks = store_module.RunFolder.append, []
 
         def full_at_the_third(self, chunk, first):
             chunks.append(len(chunk.positions))
@@ -337,9 +361,9 @@ class TestStore:
             append(self, chunk, first)
 
         with monkeypatch.context() as patch:
-            patch.setattr(Simulation, "iterations_at_once", lambda self: 7)
-            patch.setattr(store_module, "SAMPLING_SHARE", 0)  # every chunk is saved
-            patch.setattr(store_module.Store, "append", full_at_the_third)
+            patch.setattr(Chains, "iterations_at_once", lambda self: 7)
+            patch.setattr(store_module.RunFolder, "is_due", True)  # every chunk is saved
+            patch.setattr(store_module.RunFolder, "append", full_at_the_third)
             with pytest.raises(OSError, match="No space left"):
                 sample(out=tmp_path / "run")
         assert chunks == [7, 7, 7]
@@ -349,7 +373,7 @@ class TestStore:
 
     def test_a_run_killed_while_its_folder_is_made_starts_anew(self, tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
-            patch.setattr(store_module.Store, "_say", None)
+            patch.setattr(store_module.RunFolder, "_say", None)
             with pytest.raises(TypeError):
                 sample(out=tmp_path / "run")
         sample(out=tmp_path / "run")
@@ -358,20 +382,32 @@ class TestStore:
         options = {"sampler": cs.consensus_monte_carlo(), "out": tmp_path / "run"}
         first = sample(**options).draws["w"]
         with monkeypatch.context() as patch:
-            patch.setattr("consilience.runs.sampling.combine", None)
+            patch.setattr("consilience.runs.driver.combine", None)
             with pytest.raises(TypeError):
                 sample(**options, num_samples=80, resume=True)
         np.testing.assert_array_equal(cs.load(tmp_path / "run").draws["w"], first)
         longer = sample(**options, num_samples=80, resume=True)
         np.testing.assert_array_equal(longer.draws["w"], sample(sampler=options["sampler"], num_samples=80).draws["w"])
 
-    @pytest.mark.parametrize("file", ["run.toml", "checkpoint.npz"])
+    @pytest.mark.parametrize("file", ["run.toml", "checkpoints/90/0-3.npz", "scores.json"])
     def test_a_damaged_file_is_named(self, file, tmp_path):
         sample(out=tmp_path / "run")
         path = tmp_path / "run" / file
-        path.write_bytes(path.read_bytes()[:50] + b"=")
-        with pytest.raises(ValueError, match=f"{file} is damaged"):
-            cs.load(tmp_path / "run")
+        path.write_bytes((path.read_bytes() if path.exists() else b"{")[:50] + b"=")
+        with pytest.raises(ValueError, match=f"{file}: it is damaged"):
+            assert cs.load(tmp_path / "run").evaluation
+
+    def test_without_its_damaged_checkpoint_a_run_goes_on_from_the_one_before(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(Chains, "iterations_at_once", lambda self: 7)
+        monkeypatch.setattr(store_module.RunFolder, "is_due", True)  # every chunk is saved
+        sample(out=tmp_path / "run")
+        (damaged,) = (tmp_path / "run" / "checkpoints" / "90").iterdir()
+        damaged.write_bytes(damaged.read_bytes()[:-100])
+        with pytest.raises(ValueError, match=r"damaged: .*\. Delete the folder .*90 to go on from iteration 86\. All"):
+            sample(out=tmp_path / "run", resume=True)
+        shutil.rmtree(damaged.parent)
+        assert cs.load(tmp_path / "run").num_draws == 56
+        assert_same(sample(out=tmp_path / "run", resume=True), sample())
 
     @pytest.mark.parametrize("name", ["..", "zarr.json", "x" * 300])
     def test_a_name_that_no_folder_can_have(self, name, tmp_path):
@@ -512,11 +548,11 @@ class TestKeep:
     @pytest.mark.parametrize(
         ("options", "error", "message"),
         [
-            ({"keep": ["v"]}, ValueError, r"there is no parameter 'v'; there are b, w\."),
-            ({"keep": "w"}, TypeError, r"keep = 'w': a list of names"),
-            ({"moments": "w"}, TypeError, r"moments = 'w': True, False, or a function"),
+            ({"keep": ["v"]}, ValueError, r"keep: there is no parameter 'v'; there are b, w"),
+            ({"keep": "w"}, ValueError, r"keep = 'w': not a list of names"),
+            ({"moments": "w"}, ValueError, r"moments = 'w': True, False, or a function"),
             ({"moments": True, "sampler": cs.consensus_monte_carlo()}, ValueError, r"no running moments"),
-            ({"keep": lambda p: {"f": jnp.fft.fft(p["w"])}}, TypeError, r"complex numbers cannot be kept"),
+            ({"keep": lambda p: {"f": jnp.fft.fft(p["w"])}}, ValueError, r"complex numbers cannot be kept"),
             ({"keep": lambda p: {"chain": p["b"]}}, ValueError, r"keep: 'chain' is the name of a dimension"),
         ],
     )
@@ -529,8 +565,12 @@ def test_scores_stay_with_the_run(tmp_path):
     posterior = cs.Posterior.regressor(lambda p, x: x @ p["w"] + p["b"])
     run = sample(posterior=posterior, sampler=cs.nuts(), out=tmp_path / "run")
     scores = run.evaluate(TARGET.shards[0])
-    assert json.loads((tmp_path / "run" / "scores.json").read_text()) == scores.to_dict()
+    path = tmp_path / "run" / "scores.json"
+    assert json.loads(path.read_text()) == {"format": 2, **scores.to_dict()}
     np.testing.assert_array_equal(cs.load(tmp_path / "run").evaluation.rmse, scores.rmse)
+    path.write_text(path.read_text().replace('"format": 2', '"format": 9'))
+    with pytest.raises(ValueError, match=r"scores\.json: it has format 9, and this version of consilience reads 2"):
+        assert cs.load(tmp_path / "run").evaluation
 
 
 def test_predictions_of_the_data_for_arviz():

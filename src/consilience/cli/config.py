@@ -34,19 +34,19 @@ the current folder.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 from msgspec import Meta
 
+from .. import store
 from .._refused import Refused
 from .._tables import apply_change, check_tables, read_toml, shown, table_of
 from ..runs import MOST_SEED
 
 FREE = ("run.num_samples", "run.out", "report.file", "report.title")  # may differ when a run is resumed
-LONGEST = 60  # characters of a value in a message
 AtLeast0 = Annotated[int, Meta(ge=0)]
 AtLeast1 = Annotated[int, Meta(ge=1)]
 Seed = Annotated[int, Meta(ge=0, le=MOST_SEED)]
@@ -102,6 +102,11 @@ class RunTable:
     keep: list[str] | None = None
     out: str | None = None
     x64: bool = False
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What `cs.sample` takes as it is."""
+        return {name: value for name, value in asdict(self).items() if name not in ("out", "x64")}
 
 
 @dataclass(frozen=True)
@@ -205,26 +210,9 @@ def _exactly_one(table: str, **choices: str | None) -> None:
 
 def differences(there: Config, here: Config) -> list[str]:
     """List the keys that make `here` another run than `there`, as lines of a message."""
-    old, new = ({name: shown(value) for name, value in _flat(_effective(config))} for config in (there, here))
-    return [
-        f"{name}: {_cut(old.get(name))} there, {_cut(new.get(name))} here"
-        for name in {**old, **new}
-        if name not in FREE and old.get(name) != new.get(name)
-    ]
+    return store.differences({"there": _effective(there), "here": _effective(here)}, FREE, shown)
 
 
 def _effective(config: Config) -> dict[str, Any]:
     tables = config.to_toml(str(config.folder.resolve()))
     return {**tables, "sampler": {"name": "nuts", **config.sampler}}
-
-
-def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
-
-
-def _cut(value: str | None) -> str:
-    return "nothing" if value is None else value if len(value) <= LONGEST else f"{value[:LONGEST]}..."

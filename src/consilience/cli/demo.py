@@ -18,7 +18,7 @@ from .options import Quick, Quiet, json_option
 from .output import new_table
 
 if TYPE_CHECKING:
-    from ..experiments import Outcome
+    from ..experiments import DemoOutcome
 
 RESULTS = "results.json"
 FIGURE = "figure.png"
@@ -45,12 +45,12 @@ def demo(
         check_folder(out, "--out DIR")
         out.mkdir(parents=True, exist_ok=True)
     keep_compiled_code()
-    from ..experiments import Scale, compare_on_digits, plot_digits
+    from ..experiments import DemoLengths, compare_on_digits, plot_digits
     from ..report import report
 
     began = time.perf_counter()
-    scale = Scale(10, 50, 25, 2, 10, 20, 10, 2) if quick else Scale()
-    outcome = compare_on_digits(scale, seed, progress=not quiet)
+    lengths = DemoLengths(10, 50, 25, 2, 10, 20, 10, 2) if quick else DemoLengths()
+    outcome = compare_on_digits(lengths, seed, progress=not quiet)
     rows = [asdict(row) for row in outcome.rows]
     (out / RESULTS).write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
     plot_digits(outcome, out / FIGURE)
@@ -69,7 +69,7 @@ def demo(
             print("Far too few iterations to mean anything: leave out --quick for a result.")
 
 
-def _table(outcome: Outcome) -> Table:
+def _table(outcome: DemoOutcome) -> Table:
     header = ["sampler", "accuracy", "NLL", "var/ref", "ESS", "accept", "rounds", "MB"]
     table = new_table(header, header[:1], title="Digits, five agents on a ring, two classes each", pad_edge=False)
     for row in outcome.rows:
@@ -86,7 +86,7 @@ def _table(outcome: Outcome) -> Table:
     return table
 
 
-def _print_notes(console: Console, outcome: Outcome) -> None:
+def _print_notes(console: Console, outcome: DemoOutcome) -> None:
     console.print(
         "Accuracy and NLL on held-out images of all ten classes, averaged over the agents. var/ref: variance of the "
         "draws over that of an exact run on pooled data, averaged over parameters; 1 is right, less is overconfident. "

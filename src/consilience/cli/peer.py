@@ -20,20 +20,18 @@ from typing import Annotated, Any
 import jax
 from typer import Argument, Option
 
-from .._compat import callback_errors_unlogged, dispatch_synchronously, log_zenoh_refusals, zenoh_refusal
+from .._compat import log_zenoh_refusals, zenoh_refusal
 from .._compiled import keep_compiled_code
 from .._refused import Refused
 from .._tables import not_one_of
-from ..neighbors import Interrupted
 from ..network import network_from_spec
 from ..peers import ON_LOSS, described, is_said
-from ..results import Run
-from ..runs import Excluded, Length, Member, Stopped, Task
+from ..runs import Excluded, Peer, Stopped, sample
 from .agents import AgentRun, read_agent
 from .build import model_of, sampler_from
 from .config import SplitTable
 from .data import load_data
-from .errors import FAILED, INTERRUPTED, check_extras, end, exit_on_error, on_signals, stdout_to
+from .errors import FAILED, INTERRUPTED, check_extras, end, exit_on_error, stdout_to
 from .modules import named
 from .options import Quiet, json_option, set_option
 from .output import result_text
@@ -80,14 +78,28 @@ def peer(
         agent.identity()
         keep_compiled_code()
         jax.config.update("jax_enable_x64", agent.config.run.x64)  # for all threads: compiled code calls from its own
-        dispatch_synchronously()
         with redirect_stdout(sys.stderr):
-            member = _member(agent, patience, quiet)
+            posterior, init = model_of(agent.config)
+            rows = _rows(agent)
+        runtime = Peer(agent, patience, StatusDisplay(agent.folder / STATUS, quiet))
     with _logged(agent, quiet), _zenoh_in_the_log(), redirect_stdout(sys.stderr), exit_on_error():
+        config = agent.config
         try:
-            done = _run(member)
+            done = sample(
+                posterior,
+                [rows],
+                network_from_spec(config.network.kind, config.network.weights, config.network.seed),
+                sampler_from(config.sampler),
+                init=init,
+                **config.run.settings,
+                out=config.out,
+                progress=False,
+                runtime=runtime,
+            )
         except Stopped as reason:
             end(INTERRUPTED, f"stopped: {reason}", f"All agents can go on: {_again(file, data, changes, patience)}")
+        except KeyboardInterrupt as reason:
+            end(INTERRUPTED, f"{reason}.")
         except Excluded as reason:
             end(FAILED, str(reason))
     paths = {"run": str(done.folder), "log": str(agent.folder / LOG)}
@@ -108,26 +120,6 @@ def _again(file: Path, data: str | None, changes: Sequence[str], patience: float
     return shlex.join(words)
 
 
-def _member(agent: AgentRun, patience: float, quiet: bool) -> Member:
-    """Return the agent as a `Member` of the run, checked and ready to be compiled."""
-    config, asked = agent.config, agent.config.run
-    posterior, init = model_of(config)
-    task = Task(
-        posterior,
-        _rows(agent),
-        network_from_spec(config.network.kind, config.network.weights, config.network.seed),
-        sampler_from(config.sampler),
-        Length(asked.num_samples, asked.num_warmup, asked.num_chains, asked.thin, asked.seed),
-        init,
-        asked.keep,
-        agent.on_loss,
-        patience,
-        agent.mask,
-    )
-    show = StatusDisplay(agent.folder / STATUS, quiet)
-    return Member(agent.place, agent.credentials, task, config.out, show)
-
-
 def _rows(agent: AgentRun) -> Any:
     """Load this agent's own data."""
     table = agent.config.data
@@ -145,32 +137,6 @@ def _rows(agent: AgentRun) -> Any:
     return shards[0]
 
 
-def _run(member: Member) -> Run:
-    """Run the agent in a thread of its own: this one stays free for Ctrl-C, whatever compiled code is waiting for."""
-    ended: list[Run | BaseException] = []
-
-    def work() -> None:
-        try:
-            ended.append(member.run())
-        except BaseException as error:
-            ended.append(error)
-
-    def stop(asked: int) -> None:
-        if asked > 1:
-            end(INTERRUPTED, "ended at once: the last chunk is lost, what was saved before is not.")
-        print("stopping all agents; once more to end at once", file=sys.stderr, flush=True)
-        threading.Thread(target=member.ask_to_stop, args=(f"{member.place.name} was interrupted",), daemon=True).start()
-
-    thread = threading.Thread(target=work, daemon=True)
-    with on_signals(stop):
-        thread.start()
-        while thread.is_alive():
-            thread.join(0.2)
-    if isinstance(ended[0], BaseException):
-        raise ended[0]
-    return ended[0]
-
-
 @contextmanager
 def _logged(agent: AgentRun, quiet: bool) -> Iterator[None]:
     """Write what happens between agents to a log file, and to stderr unless `quiet`."""
@@ -185,8 +151,7 @@ def _logged(agent: AgentRun, quiet: bool) -> Iterator[None]:
         handler.setFormatter(logging.Formatter(line))
         log.addHandler(handler)
     try:
-        with callback_errors_unlogged(Interrupted):  # that an epoch has ended is no error
-            yield
+        yield
     finally:
         for handler in handlers:
             log.removeHandler(handler)

@@ -14,7 +14,7 @@ from .._refused import Refused
 from .._tables import apply_change, no_file
 from ..network import Network, network_from_spec
 from ..planning import (
-    Links,
+    LinkSpeeds,
     Prediction,
     Size,
     Trial,
@@ -181,7 +181,7 @@ def _size_of_run(
     return size, origins
 
 
-def _links(network: Network, latency: str | None, bandwidth: str | None, file: Path | None) -> Links:
+def _links(network: Network, latency: str | None, bandwidth: str | None, file: Path | None) -> LinkSpeeds:
     delay = None if latency is None else seconds("--latency", latency)
     rate = None if bandwidth is None else bits_per_second("--bandwidth", bandwidth)
     if file is not None:
@@ -191,7 +191,7 @@ def _links(network: Network, latency: str | None, bandwidth: str | None, file: P
     if delay is None or rate is None:
         missing = "--latency 20ms" if delay is None else "--bandwidth 50Mbit/s"
         raise Refused("", "how slow are the links?", f"Write {missing}, or --links FILE.csv with a line for each.")
-    return Links.alike(network, delay, rate)
+    return LinkSpeeds.alike(network, delay, rate)
 
 
 def _check_figure(path: Path) -> None:
@@ -201,7 +201,7 @@ def _check_figure(path: Path) -> None:
         raise Refused(f"--figure {path}", f"what is drawn is {', '.join(PICTURES)}", f"Write --figure {right}.")
 
 
-def _costs_by_family(sampler: Sampler, size: dict[str, Any], links: Links, gradient: float) -> Any:
+def _costs_by_family(sampler: Sampler, size: dict[str, Any], links: LinkSpeeds, gradient: float) -> Any:
     """Predict the time per draw on networks of every family, of up to a million agents."""
 
     def rounds(family: Size) -> int:

@@ -101,14 +101,8 @@ def _check(chosen: list[Experiment], scale: Scale, folder: Path) -> None:
     """Refuse missing packages and data, and an unusable folder, before the first draw and not after the last."""
     check_extras(demo=FOR_PAGES)
     check_folder(folder, "--out DIR")
-    missing = []
-    for name in sorted({name for one in chosen for name in one.data} if scale == "paper" else ()):
-        try:
-            data.fetch(name)
-        except (Refused, FileNotFoundError) as refusal:
-            missing.append(str(refusal))
-    if missing:
-        raise Refused("", "\n".join(missing))
+    if scale == "paper":
+        data.fetch(*sorted({name for one in chosen for name in one.data}))
 
 
 def show(record: Record) -> None:

@@ -1,27 +1,30 @@
 """The compiled loop: traced, compiled and cached, run chunk by chunk, with running moments and fingerprints."""
 
-from .engine import CHUNK_SECONDS, Chunk, Compiled, Engine, Traced, draws_at_once, noise_at_once, trace
-from .fingerprint import fingerprint
+from .chains import CHUNK_SECONDS, Chains, Chunk
+from .compiling import Compiled, draws_at_once, noise_at_once
 from .hosts import Hosts, LostHostError, is_known_to_all, join
 from .loop import Inputs, Kept, Model, all_but_clock, move_all, noise_of, start_all, start_values_all
 from .moments import MOMENTS, Accumulated, read_moments
+from .place import ComputePlace, OneDevice
+from .tracing import Traced, trace
 
 __all__ = [
     "CHUNK_SECONDS",
     "MOMENTS",
     "Accumulated",
+    "Chains",
     "Chunk",
     "Compiled",
-    "Engine",
+    "ComputePlace",
     "Hosts",
     "Inputs",
     "Kept",
     "LostHostError",
     "Model",
+    "OneDevice",
     "Traced",
     "all_but_clock",
     "draws_at_once",
-    "fingerprint",
     "is_known_to_all",
     "join",
     "move_all",

@@ -14,15 +14,23 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from .._compat import device_mesh, meet_other_hosts
+from .._refused import Refused
 
 T = TypeVar("T")
 LEAST_BYTES = 64  # of a message: lengths are rounded up to powers of two, so that few are compiled
-KNOWN_TO_ALL = "known_to_all_hosts"  # attribute of errors for which all hosts have stopped
 HEARTBEAT_SECONDS = 30  # without a sign of life after which a host counts as dead
 
 
 class LostHostError(RuntimeError):
     """Error raised where another host does not answer."""
+
+
+class RefusedByHosts(Refused):
+    """Refusal for which all hosts have stopped: of this one, or of another."""
+
+
+class FailedOnHosts(RuntimeError):  # noqa: N818
+    """Failure for which all hosts have stopped: that of this host is its cause."""
 
 
 @dataclass(frozen=True)
@@ -66,18 +74,23 @@ class Hosts:
 
     def together(self, work: Callable[[], T]) -> T:
         """Do this host's `work` while the others do theirs; where one of them refuses, all stop."""
+        if self.count == 1:
+            return work()
         done: list[T] = []
-        refusal: Exception | None = None
+        error: Exception | None = None
         try:
             done.append(work())
-        except Exception as error:
-            refusal = error
-        said = self.gather(None if refusal is None else str(refusal))
-        if any(text is not None for text in said):
-            host = next(host for host, text in enumerate(said) if text is not None)
-            refusal = refusal or ValueError(f"host {host} refuses: {said[host]}")
-            vars(refusal)[KNOWN_TO_ALL] = True
-            raise refusal
+        except Exception as own:
+            error = own
+        said = self.gather(None if error is None else [isinstance(error, Refused), str(error)])
+        for host, found in enumerate(said):
+            if found is None:
+                continue
+            if isinstance(error, Refused):
+                raise RefusedByHosts(error.subject, error.reason, error.fix) from error
+            if error is None and found[0]:
+                raise RefusedByHosts(f"host {host} refuses", found[1])
+            raise FailedOnHosts(str(error or f"host {host} failed: {found[1]}")) from error
         return done[0]
 
     def wait(self) -> None:
@@ -100,7 +113,7 @@ def _ways(hosts: int) -> tuple[NamedSharding, Callable[[jax.Array], jax.Array]]:
 
 def is_known_to_all(error: BaseException) -> bool:
     """Tell whether all hosts have stopped for an error, so that none waits for another."""
-    return vars(error).get(KNOWN_TO_ALL, False)
+    return isinstance(error, RefusedByHosts | FailedOnHosts)
 
 
 def join(coordinator: str | None = None, hosts: int | None = None, host: int | None = None) -> None:
@@ -114,20 +127,22 @@ def join(coordinator: str | None = None, hosts: int | None = None, host: int | N
     given = {"coordinator": coordinator, "hosts": hosts, "host": host}
     missing = [name for name, value in given.items() if value is None]
     if 0 < len(missing) < len(given):
-        raise ValueError(
-            f"{' and '.join(missing)} missing: give coordinator, hosts and host, or none of them where a cluster tells."
+        raise Refused(
+            " and ".join(missing), "missing", "Give coordinator, hosts and host, or none of them where a cluster tells."
         )
     if hosts is not None and host is not None and not 0 <= host < hosts:
-        raise ValueError(f"host = {host}: of {hosts} hosts the first is 0 and the last {hosts - 1}.")
+        raise Refused(f"host = {host}", f"of {hosts} hosts the first is 0 and the last {hosts - 1}")
     name, _, port = (coordinator or "").rpartition(":")
     if coordinator is not None and not (name and port.isdecimal()):
-        raise ValueError(f"coordinator = {coordinator!r}: a name and a port are needed, for example first-host:7460.")
+        raise Refused(f"coordinator = {coordinator!r}", "a name and a port are needed, for example first-host:7460")
     try:
         meet_other_hosts(coordinator, hosts, host, HEARTBEAT_SECONDS)
     except ValueError as unknown:
         if coordinator is not None:
             raise
-        raise ValueError(
-            "no cluster is known here: neither SLURM nor Open MPI nor Kubernetes has started this process. Say who "
-            "the hosts are: coordinator (name:port of the first), hosts (how many) and host (which one this is)."
+        raise Refused(
+            "no cluster is known here",
+            "neither SLURM nor Open MPI nor Kubernetes has started this process",
+            "Say who the hosts are: coordinator (name:port of the first), hosts (how many) and host (which one this "
+            "is).",
         ) from unknown

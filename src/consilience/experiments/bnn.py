@@ -11,7 +11,6 @@ Predictions for the test images and for images of something else are averaged on
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -19,17 +18,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._types import Batch, Params
-from ..model import Classification, Posterior, pool, shard
+from ..model import Posterior, pool, shard
 from ..network import Network
+from ..report import new_figure
 from ..samplers import DMALA, DULA, HMC, CentralizedHMC, Published
-from .claims import Claim, Score, at_least, both, judge
-from .curves import canvas, colour, draw_curves, label_of, save
-from .floor import Derivative, Floor, derivative_milliseconds, gradient_and_product, value_and_gradient
-from .images import images, normalised, strangers
-from .methods import Method, Target, curve_of, row_of, run_all
-from .record import OURS, PAPER, Record, Row
-from .reproduction import PAPER_SCALE, SMALL, Experiment, Findings, Options
-from .running import RUNNING_ACCURACY, RUNNING_NLL, RunningClasses, some_parameters
+from .claims import Claim, Score, at_least, both
+from .curves import colour, draw_curves, label_of
+from .floor import Floor, derivative_milliseconds, gradient_and_product
+from .images import images, normalised, ood_images
+from .methods import Method, Runs, SplitData, Values, run_methods
+from .record import OURS, PAPER, PAPER_SCALE, SMALL, MethodRow, Options, Record
+from .reproduction import Experiment, Findings
+from .running import RunningClasses
 
 AGENTS, CLASSES = 2, 10
 PRIOR_PRECISION = 10.0
@@ -40,27 +40,6 @@ UNSEEN = Score("unseen accuracy", 0.005, True, 2, percent=True)
 WORST = Score("worst agent's accuracy", 0.005, True, 2, percent=True)
 WORST_NLL = Score("worst agent's NLL", 0.02, False, 3)
 COLUMNS = {"accuracy": 4, "NLL": 4, "unseen accuracy": 4, "ECE": 4, "OOD AUROC": 4}
-CLAIMS = (
-    Claim(
-        "Without passing data, each agent achieves good performance over classes it has never seen.",
-        PAPER,
-        at_least(UNSEEN, "published", 0.90),
-        scales=(PAPER_SCALE,),
-    ),
-    Claim(
-        "hmc: each agent classifies 98.0 % of the test images rightly, with an NLL of at most 0.06, and 97.5 % of "
-        "those of the classes that it never saw.",
-        OURS,
-        both(at_least(WORST, "hmc", 0.98), at_least(WORST_NLL, "hmc", 0.06), at_least(UNSEEN, "hmc", 0.975)),
-        scales=(PAPER_SCALE,),
-    ),
-    Claim(
-        "dmala: 97.5 % of all, and 97.0 % of the classes that an agent never saw.",
-        OURS,
-        both(at_least(WORST, "dmala", 0.975), at_least(UNSEEN, "dmala", 0.97)),
-        scales=(PAPER_SCALE,),
-    ),
-)
 
 
 def logits(params: Params, x: jax.Array) -> jax.Array:
@@ -104,102 +83,104 @@ def near_maximum(posterior: Posterior, data: Batch, like: Params, steps: int = A
     return jax.tree.map(np.asarray, descend(start, data))
 
 
+def width_ratio(train: Batch) -> float:
+    """Return by how much the posterior of these normalised images is wider than MNIST's, computed as in `images`."""
+    return float(MNIST_NUMBERS / train["x"].size) ** 0.5
+
+
 def conduct(options: Options, seeds: int) -> Findings:
     found = images(options.is_small)
-    strange, strange_source = strangers(found, options.is_small)
-    pixels = normalised(found.train["x"], found.train["x"], found.test["x"], strange)
+    ood, ood_source = ood_images(found, options.is_small)
+    pixels = normalised(found.train["x"], found.train["x"], found.test["x"], ood)
     train, test = {**found.train, "x": pixels[0]}, {**found.test, "x": pixels[1]}
     shards = shard(train, AGENTS, by="label")
-    pair = Target("posterior", shards, Network.complete(AGENTS))
-    pooled = Target("posterior", pool(shards), Network.complete(1))
-    start = zeros(found.side**2, 20 if options.is_small else 100)
+    pair = SplitData("posterior", shards, Network.complete(AGENTS))
+    pooled = SplitData("posterior", pool(shards), Network.complete(1))
+    start = zeros(found.side**2, options.at_scale(20, 100))
     posterior = Posterior.classifier(logits, prior_precision=PRIOR_PRECISION)
-    assert isinstance(posterior.task, Classification)
-    running = RunningClasses(posterior.task, test, pixels[2])
-    maximum = near_maximum(posterior, pooled.shards[0], start)
+    running = RunningClasses(posterior, test, pixels[2])
 
-    methods = _methods(wider(train), pair, pooled, maximum, options)
-    runs = run_all(
-        posterior, methods, options, seeds, start, keep=some_parameters, moments=running.moments, watch=running.watch
+    scale = width_ratio(train)  # of step sizes; that of D-ULA is a step squared
+    draws, thin = options.at_scale((300, 20), (5000, 100))
+    warmup, thin_dmala = options.at_scale((3000, 20), (20_000, 80))
+    maximum = near_maximum(posterior, pooled.shards[0], start)
+    ours = partial(Method, source=OURS, num_samples=options.at_scale(300, 1000), thin=20, init=maximum)
+    trajectories = HMC(num_integration_steps=LEAPFROG_STEPS[options.scale], inverse_mass_matrix=1.0)
+    methods = (
+        Method("published", Published(7e-5 * scale, metropolis_after=2000), pair, options.paper, draws, thin=thin),
+        ours("centralized HMC", CentralizedHMC(5e-4 * scale), pooled),
+        ours("D-ULA", DULA(2.5e-6 * scale**2), pair),
+        ours("dmala", DMALA(), pair, num_warmup=warmup, thin=thin_dmala),
+        ours("hmc", trajectories, pair, num_samples=options.at_scale(100, 300), num_warmup=300, thin=1),
     )
-    rows = []
-    for method in methods:
-        run = runs[method.name]
-        scores = running.scores(run)
-        measured = {
-            "accuracy": [s.accuracy.mean() for s in scores],
-            "NLL": [s.nll.mean() for s in scores],
-            "unseen accuracy": [s.unseen_accuracy.min() for s in scores],
-            "ECE": [s.ece.mean() for s in scores],
-            "OOD AUROC": [s.ood_auroc.mean() for s in scores if s.ood_auroc is not None],
-            WORST.name: [s.accuracy.min() for s in scores],
-            WORST_NLL.name: [s.nll.max() for s in scores],
-        }
-        curves = {"accuracy": curve_of(run, run.stats[RUNNING_ACCURACY]), "NLL": curve_of(run, run.stats[RUNNING_NLL])}
-        there = {name: values for name, values in measured.items() if not np.isnan(values).any()}
-        rows.append(row_of(method, run, there, curves))
+
+    def measure(method: Method, runs: Runs) -> tuple[Values, Values]:
+        scores, cumulative = running.measured(runs[method.name], (*COLUMNS, WORST.name, WORST_NLL.name))
+        return {name: values for name, values in scores.items() if not np.isnan(values).any()}, cumulative
+
+    rows, runs = run_methods(posterior, methods, options, seeds, start, measure, **running.averaged)
     floors = () if options.is_small else _floors(posterior, pair, start, rows, seeds)
     return Findings(
-        data=f"{found.source}; out of distribution: {strange_source}",
-        rows=rows,
-        claims=judge(CLAIMS, rows, options),
-        columns=COLUMNS,
+        f"{found.source}; out of distribution: {ood_source}",
+        rows,
+        runs,
         notes=[
             "Unseen accuracy: on the five digits that an agent has no example of, of the agent that does worse. OOD "
             "AUROC: how well the predictive's entropy tells them from test images; 0.5 is chance. Pixels have "
             "mean 0 and sd 1.",
-            *(floor.said() for floor in floors),
+            *(floor.describe() for floor in floors),
         ],
         drawn={
             "reliability": {name: run.evaluation.reliability.to_dict() for name, run in runs.items()},
             "floors": [floor._asdict() for floor in floors],
         },
-        runs=runs,
     )
 
 
-def _floors(posterior: Posterior, pair: Target, start: Params, rows: list[Row], seeds: int) -> tuple[Floor, ...]:
+def _floors(
+    posterior: Posterior, pair: SplitData, start: Params, rows: list[MethodRow], seeds: int
+) -> tuple[Floor, ...]:
     """Compare the times that `published` and `hmc` take with those of their bare derivatives."""
-    by_name = {row.name: row for row in rows}
-
-    def floor(what: str, name: str, derivative: Derivative, steps: int = 1) -> Floor:
-        bare = derivative_milliseconds(posterior, pair, start, derivative, seeds)
-        return Floor(what, derivative.__doc__ or "", bare, by_name[name].milliseconds / steps)
-
+    took = {row.name: row.milliseconds for row in rows}
+    product, gradient = (
+        derivative_milliseconds(posterior, pair, start, derivative, seeds)
+        for derivative in (gradient_and_product, jax.value_and_grad)
+    )
+    leapfrog = took["hmc"] / LEAPFROG_STEPS[PAPER_SCALE]
     return (
-        floor("An iteration of published", "published", gradient_and_product),
-        floor("A leapfrog step of hmc", "hmc", value_and_gradient, LEAPFROG_STEPS[PAPER_SCALE]),
+        Floor("An iteration of published", "Gradient and one Hessian-vector product.", product, took["published"]),
+        Floor("A leapfrog step of hmc", "Value and gradient.", gradient, leapfrog),
     )
 
 
-def wider(train: Batch) -> float:
-    """Return by how much the posterior of these normalised images is wider than MNIST's, computed as in `images`."""
-    return float(MNIST_NUMBERS / train["x"].size) ** 0.5
+CLAIMS = (
+    Claim(
+        "Without passing data, each agent achieves good performance over classes it has never seen.",
+        PAPER,
+        at_least(UNSEEN, "published", 0.90),
+        scales=(PAPER_SCALE,),
+    ),
+    Claim(
+        "hmc: each agent classifies 98.0 % of the test images rightly, with an NLL of at most 0.06, and 97.5 % of "
+        "those of the classes that it never saw.",
+        OURS,
+        both(at_least(WORST, "hmc", 0.98), at_least(WORST_NLL, "hmc", 0.06), at_least(UNSEEN, "hmc", 0.975)),
+        scales=(PAPER_SCALE,),
+    ),
+    Claim(
+        "dmala: 97.5 % of all, and 97.0 % of the classes that an agent never saw.",
+        OURS,
+        both(at_least(WORST, "dmala", 0.975), at_least(UNSEEN, "dmala", 0.97)),
+        scales=(PAPER_SCALE,),
+    ),
+)
 
 
-def _methods(scale: float, pair: Target, pooled: Target, maximum: Params, options: Options) -> tuple[Method, ...]:
-    """Return the methods of the table; `scale` multiplies their step sizes, and its square that of D-ULA."""
-    draws, thin = (300, 20) if options.is_small else (5000, 100)
-    ours = partial(Method, source=OURS, num_samples=300 if options.is_small else 1000, thin=20, init=maximum)
-    trajectories = HMC(num_integration_steps=LEAPFROG_STEPS[options.scale], inverse_mass_matrix=1.0)
-    return (
-        Method("published", Published(7e-5 * scale, metropolis_after=2000), pair, options.paper, draws, thin=thin),
-        ours("centralized HMC", CentralizedHMC(5e-4 * scale), pooled),
-        ours("D-ULA", DULA(2.5e-6 * scale**2), pair),
-        ours(
-            "dmala", DMALA(), pair, num_warmup=3000 if options.is_small else 20_000, thin=20 if options.is_small else 80
-        ),
-        ours("hmc", trajectories, pair, num_samples=100 if options.is_small else 300, num_warmup=300, thin=1),
-    )
-
-
-def figure(record: Record, path: Path) -> None:
-    """Draw cumulative scores, and confidence against accuracy, to `path`."""
-    drawing, (accuracy, nll, reliability) = canvas(3, 4.9, 4.2)
-    for ax, score in ((accuracy, "accuracy"), (nll, "NLL")):
-        draw_curves(ax, record, score)
-        ax.set(xlabel="iterations", ylabel=f"{score} of all draws so far")
-        ax.legend(frameon=False, fontsize=8)
+def figure(record: Record) -> Any:
+    """Draw cumulative scores, and confidence against accuracy."""
+    drawing, (accuracy, nll, reliability) = new_figure(14.7, 4.2, columns=3)
+    draw_curves(accuracy, record, "accuracy", "accuracy")
+    draw_curves(nll, record, "NLL", "NLL")
     reliability.plot([0, 1], [0, 1], color="#9ca3af", lw=0.9)
     for row in record.rows:
         bins = record.drawn["reliability"][row.name]
@@ -211,15 +192,17 @@ def figure(record: Record, path: Path) -> None:
     reliability.legend(frameon=False, fontsize=8)
     reliability.set(xlabel="confidence", ylabel="accuracy", xlim=(0.2, 1.01), ylim=(0.2, 1.01))
     reliability.set_title("Calibration (bins of 20 images or more)", fontsize=9)
-    save(drawing, path)
+    return drawing
 
 
 EXPERIMENT = Experiment(
-    name="bnn",
-    title="A Bayesian neural network, two agents with five digits each",
-    reference="section 4.4, Bayesian Neural Networks",
+    "bnn",
+    "A Bayesian neural network, two agents with five digits each",
+    "section 4.4, Bayesian Neural Networks",
+    conduct,
+    figure,
     seeds={"small": 1, "paper": 1},
     data=("mnist", "fashion-mnist"),
-    conduct=conduct,
-    figure=figure,
+    columns=COLUMNS,
+    claims=CLAIMS,
 )

@@ -18,8 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .record import Judged, Row
-from .reproduction import SCALES, Options
+from .record import SCALES, Judged, Options, Scored
 
 STANDARD_ERRORS = 2
 
@@ -54,21 +53,19 @@ class Evidence(NamedTuple):
     holds: bool | None  # None: undecided
 
 
-class Exact(NamedTuple):
+@dataclass(frozen=True)
+class Exact(Scored):
     """Reference scores to compare a method with: known exactly, or measured in another way."""
 
     name: str
     scores: dict[str, list[float]]
 
-    def mean(self, score: str) -> float:
-        return float(np.mean(self.scores[score]))
-
     def sd(self, score: str) -> float:
         """Return a score's sd over its values; zero where there is one value, which is known exactly."""
-        return float(np.std(self.scores[score], ddof=1)) if len(self.scores[score]) > 1 else 0.0
+        return super().sd(score) if len(self.scores[score]) > 1 else 0.0
 
 
-Rows = Mapping[str, Row | Exact]
+Rows = Mapping[str, Scored]
 Judge = Callable[[Rows], Evidence]
 
 
@@ -82,7 +79,7 @@ class Claim:
     scales: tuple[str, ...] = SCALES  # scales at which the claim is made
 
 
-def judge(claims: Sequence[Claim], rows: Sequence[Row | Exact], options: Options) -> list[Judged]:
+def judge(claims: Sequence[Claim], rows: Sequence[Scored], options: Options) -> list[Judged]:
     """Decide the claims from the rows; all are undecided with `options.quick`."""
     by_name = {row.name: row for row in rows}
     found = [(claim, claim.judge(by_name)) for claim in claims if options.scale in claim.scales]
@@ -95,13 +92,12 @@ def judge(claims: Sequence[Claim], rows: Sequence[Row | Exact], options: Options
 def better(score: Score, one: str, *others: str) -> Judge:
     """Return a rule that tells whether `one` is better than each of the others, beyond what seeds explain."""
 
-    def than(a: Row | Exact, b: Row | Exact) -> bool | None:
-        ahead, error = _ahead(score, a, b), _error(score, a, b)
-        return _decided(ahead - error > 0, ahead + error < score.tolerance)
-
     def decide(rows: Rows) -> Evidence:
         first, rest = rows[one], [rows[other] for other in others]
-        return Evidence(beside(score, first, *rest), _all(than(first, row) for row in rest))
+        found = [_difference(score, first, row, unknown=score.tolerance) for row in rest]
+        return Evidence(
+            beside(score, first, *rest), _all(_decided(d - e > 0, d + e < score.tolerance) for d, e in found)
+        )
 
     return decide
 
@@ -111,10 +107,9 @@ def similar(score: Score, one: str, other: str, tolerance: float | None = None) 
     limit = score.tolerance if tolerance is None else tolerance
 
     def decide(rows: Rows) -> Evidence:
-        a, b = rows[one], rows[other]
-        apart, error = abs(_ahead(score, a, b)), _error(score, a, b, unknown=0.0)
-        measured = f"{beside(score, a, b)}; similar is within {score.difference(limit)}"
-        return Evidence(measured, _decided(apart + error <= limit, apart - error > limit))
+        ahead, error = _difference(score, rows[one], rows[other])
+        measured = f"{beside(score, rows[one], rows[other])}; similar is within {score.difference(limit)}"
+        return Evidence(measured, _decided(abs(ahead) + error <= limit, abs(ahead) - error > limit))
 
     return decide
 
@@ -123,11 +118,9 @@ def no_worse(score: Score, one: str, other: str) -> Judge:
     """Return a rule that tells whether `one` falls behind `other` by no more than the score's tolerance."""
 
     def decide(rows: Rows) -> Evidence:
-        a, b = rows[one], rows[other]
-        behind, error = -_ahead(score, a, b), _error(score, a, b, unknown=0.0)
-        return Evidence(
-            beside(score, a, b), _decided(behind + error <= score.tolerance, behind - error > score.tolerance)
-        )
+        ahead, error = _difference(score, rows[one], rows[other])
+        holds = _decided(error - ahead <= score.tolerance, -ahead - error > score.tolerance)
+        return Evidence(beside(score, rows[one], rows[other]), holds)
 
     return decide
 
@@ -155,25 +148,21 @@ def both(*parts: Judge) -> Judge:
     return decide
 
 
-def beside(score: Score, *rows: Row | Exact) -> str:
+def beside(score: Score, *rows: Scored) -> str:
     """Return the methods' mean scores, with their sds over seeds, as text."""
     return f"{score.name}: " + ", ".join(f"{row.name} {with_spread(score, row)}" for row in rows)
 
 
-def with_spread(score: Score, row: Row | Exact) -> str:
+def with_spread(score: Score, row: Scored) -> str:
     known = len(row.scores[score.name]) == 1
     return score.written(row.mean(score.name)) + ("" if known else f" ± {score.written(row.sd(score.name))}")
 
 
-def _ahead(score: Score, a: Row | Exact, b: Row | Exact) -> float:
-    """Return by how much `a` is better than `b`."""
-    return (a.mean(score.name) - b.mean(score.name)) * (1 if score.higher_is_better else -1)
-
-
-def _error(score: Score, a: Row | Exact, b: Row | Exact, unknown: float | None = None) -> float:
-    """Return STANDARD_ERRORS times the error of a difference of means; `unknown`, or the tolerance, with one seed."""
+def _difference(score: Score, a: Scored, b: Scored, unknown: float = 0.0) -> tuple[float, float]:
+    """Return by how much `a` is better than `b`, and STANDARD_ERRORS times that difference's error, or `unknown`."""
+    ahead = (a.mean(score.name) - b.mean(score.name)) * (1 if score.higher_is_better else -1)
     error = STANDARD_ERRORS * np.sqrt(sum(row.sd(score.name) ** 2 / len(row.scores[score.name]) for row in (a, b)))
-    return float(error) if not np.isnan(error) else score.tolerance if unknown is None else unknown
+    return ahead, unknown if np.isnan(error) else float(error)
 
 
 def _decided(yes: bool, no: bool) -> bool | None:

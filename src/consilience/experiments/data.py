@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from .._cache import cache_folder
+from .._refused import Refused
 from .download import content, download
 
 FOLDER_VARIABLE = "CONSILIENCE_DATA"
@@ -59,9 +60,26 @@ def found(name: str) -> bool:
     return not _missing(name)
 
 
+def fetch(*names: str) -> None:
+    """Download the missing files of data sets, so that they can be loaded later; refuse at once all that cannot be."""
+    refusals = []
+    for name in names:
+        try:
+            for file in _missing(name):
+                download(_path(file), [mirror + Path(file).name for mirror in MIRRORS[name]], CHECKSUMS[file])
+        except OSError as failure:
+            reason = f"it is not on this machine, and downloading failed ({failure})"
+            refusals.append(Refused(name, reason, _where_to_put(name)))
+    if refusals:
+        each = "\n".join(map(str, refusals))
+        several = Refused(f"{len(refusals)} data sets", f"they cannot be had\n{each}")
+        raise (refusals[0] if len(refusals) == 1 else several) from None
+
+
 def _missing(name: str) -> list[str]:
     if name not in MIRRORS:
-        raise ValueError(f"there is no data set {name!r}. Write one of {', '.join(map(repr, MIRRORS))}.")
+        known = ", ".join(map(repr, MIRRORS))
+        raise Refused(f"data set {name!r}", "there is none of that name", f"Write one of {known}.")
     return [file for file in CHECKSUMS if file.startswith(f"{name}/") and not _path(file).is_file()]
 
 
@@ -77,20 +95,9 @@ def _folder() -> Path | None:
         return None
     folder = Path(named).expanduser()
     if not folder.is_dir():
-        raise NotADirectoryError(
-            f"{FOLDER_VARIABLE}={named} is not a folder. Name the one that has mnist/, fashion-mnist/ and boston/, or "
-            f"unset {FOLDER_VARIABLE}: the files are downloaded then."
-        )
+        fix = "Name the one that has mnist/, fashion-mnist/ and boston/, or unset it: files are downloaded then."
+        raise Refused(f"{FOLDER_VARIABLE}={named}", "that is not a folder", fix)
     return folder
-
-
-def fetch(name: str) -> None:
-    """Download the missing files of a data set, so that it can be loaded later."""
-    for file in _missing(name):
-        try:
-            download(_path(file), [mirror + Path(file).name for mirror in MIRRORS[name]], CHECKSUMS[file])
-        except OSError as failure:
-            raise FileNotFoundError(_how_to_get(name, str(failure))) from None
 
 
 def _contents(name: str) -> dict[str, bytes]:
@@ -99,16 +106,11 @@ def _contents(name: str) -> dict[str, bytes]:
     return {file: _read(file) for file in CHECKSUMS if file.startswith(f"{name}/")}
 
 
-def _how_to_get(name: str, reason: str) -> str:
+def _where_to_put(name: str) -> str:
     folder = _folder()
-    where = (
-        f"a folder, and name it: export {FOLDER_VARIABLE}=..." if folder is None else f"{folder} ({FOLDER_VARIABLE})"
-    )
+    own = f"a folder, and name it: export {FOLDER_VARIABLE}=..." if folder is None else f"{folder} ({FOLDER_VARIABLE})"
     files = "".join(f"\n  {file}" for file in _missing(name))
-    return (
-        f"{name} is not on this machine, and downloading failed ({reason}). Put these files, from {MIRRORS[name][0]}, "
-        f"into {where}{files}"
-    )
+    return f"Put these files, from {MIRRORS[name][0]}, into {own}{files}"
 
 
 def _read(file: str) -> bytes:
@@ -116,7 +118,7 @@ def _read(file: str) -> bytes:
     whole = content(path.read_bytes(), CHECKSUMS[file])
     if whole is None:
         then = "it is fetched again" if path.is_relative_to(cache_folder()) else "or put a whole one there"
-        raise ValueError(f"{path} is damaged: its checksum is not that of the original. Delete it, {then}.")
+        raise Refused(str(path), "it is damaged: its checksum is not that of the original", f"Delete it, {then}.")
     return whole
 
 

@@ -12,12 +12,12 @@ import jax.numpy as jnp
 from .._types import LogDensity, Params, Vector
 from ..model import Layout, LocalLogDensity, Posterior, Shard, stack_shards
 from ..samplers import gradient_and_curvature
-from .methods import Target
+from .methods import SplitData
 
 REPEATS = 200
-TRIFLE = 1e-9  # share of the gradient by which the point moves, so that each evaluation waits for the one before
+NUDGE = 1e-9  # share of the gradient by which the point moves, so that each evaluation waits for the one before
 
-Derivative = Callable[[LogDensity, Vector], tuple[Any, Vector]]
+Derivative = Callable[[LogDensity], Callable[[Vector], tuple[Any, Vector]]]  # such as jax.value_and_grad
 
 
 class Floor(NamedTuple):
@@ -33,40 +33,30 @@ class Floor(NamedTuple):
     bare: float
     measured: float
 
-    @property
-    def share(self) -> float:
-        """Share of the time that is spent on derivatives; above 1 where the sampler's code compiles better."""
-        return self.bare / self.measured
-
-    def said(self) -> str:
-        share = f"{self.share:.2f} of that time"
+    def describe(self) -> str:
+        """Say both times, and their ratio: it is above 1 where the sampler's code compiles better."""
         return (
             f"{self.what} takes {self.measured:.3g} ms, compilation included. The bare derivatives of all agents "
-            f"({self.derivative.rstrip('.')}) take {self.bare:.3g} ms on the same device: {share}."
+            f"({self.derivative.rstrip('.')}) take {self.bare:.3g} ms on the same device: "
+            f"{self.bare / self.measured:.2f} of that time."
         )
 
 
-def value_and_gradient(logdensity: LogDensity, position: Vector) -> tuple[Any, Vector]:
-    """Value and gradient."""
-    return jax.value_and_grad(logdensity)(position)
-
-
-def gradient_and_product(logdensity: LogDensity, position: Vector) -> tuple[Any, Vector]:
-    """Gradient and one Hessian-vector product."""
-    gradient, curvature = gradient_and_curvature(logdensity, position, position)
-    return curvature, gradient
+def gradient_and_product(logdensity: LogDensity) -> Callable[[Vector], tuple[Any, Vector]]:
+    """Return a function that computes one Hessian-vector product, and the gradient."""
+    return lambda position: gradient_and_curvature(logdensity, position, position)[::-1]
 
 
 def derivative_milliseconds(
-    posterior: Posterior, target: Target, init: Params, derivative: Derivative, chains: int = 1
+    posterior: Posterior, target: SplitData, init: Params, derivative: Derivative, chains: int = 1
 ) -> float:
     """Measure one evaluation for all agents and chains, in a loop of nothing else that is compiled beforehand."""
     layout, size = Layout.of(init), target.network.size
     shards = stack_shards(target.shards, size)
 
     def of_agent(shard: Shard, position: Vector) -> Vector:
-        value, gradient = derivative(LocalLogDensity(posterior, layout, shard, size), position)
-        return position + TRIFLE * (gradient + value)
+        value, gradient = derivative(LocalLogDensity(posterior, layout, shard, size))(position)
+        return position + NUDGE * (gradient + value)
 
     of_all = jax.vmap(jax.vmap(of_agent), in_axes=(None, 0))
 

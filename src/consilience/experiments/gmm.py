@@ -12,8 +12,7 @@ appendix has no settings for this experiment: steps, lengths and the network (a 
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,13 +21,13 @@ import numpy as np
 from .._types import Batch, Params
 from ..model import Posterior, pool, shard
 from ..network import Network
-from ..results import Run
+from ..report import new_figure
 from ..samplers import DMALA, NUTS, CentralizedHMC, Published
-from .claims import Claim, Exact, Score, better, both, judge, no_worse, similar
-from .curves import canvas, colour, save
-from .methods import Method, Target, row_of, run_all
-from .record import OURS, PAPER, Record
-from .reproduction import Experiment, Findings, Options
+from .claims import Claim, Exact, Score, better, both, no_worse, similar
+from .curves import colour
+from .methods import Method, Runs, SplitData, Values, run_methods
+from .record import OURS, PAPER, Options, Record
+from .reproduction import Experiment, Findings
 
 AGENTS = 5
 POINTS = 100
@@ -47,29 +46,6 @@ SHOWN = 500  # draws, in the figure
 DISTANCE = Score("W₁", 0.05, False, 3)
 OUTSIDE = Score("outlying", 0.0025, False, 2, percent=True)
 MODE = Score("mass θ₂ > 0", 0.05, True, 1, percent=True)
-CLAIMS = (
-    Claim(
-        "The Metropolis adjustment keeps samples in the high probability region in a similar manner to the centralized "
-        "approach.",
-        PAPER,
-        no_worse(OUTSIDE, "published", "centralized HMC"),
-    ),
-    Claim(
-        "Without it, samples of low probability are never rejected: more of them are outlying.",
-        PAPER,
-        better(OUTSIDE, "published", "published, no MH"),
-    ),
-    Claim(
-        "With it, samples are as often in the region of low probability as they should be.",
-        OURS,
-        similar(OUTSIDE, "published", "reference"),
-    ),
-    Claim(
-        "Exact sampling over the network is at the reference, by distance and by modes.",
-        OURS,
-        both(no_worse(DISTANCE, "nuts", "reference"), similar(MODE, "nuts", "reference")),
-    ),
-)
 
 
 def log_prior(params: Params) -> jax.Array:
@@ -149,9 +125,9 @@ def distance(one: np.ndarray, other: np.ndarray) -> float:
 def conduct(options: Options, seeds: int) -> Findings:
     data = points()
     shards = shard(data, AGENTS)
-    ring = Target("posterior", shards, Network.ring(AGENTS))
-    pooled = Target("posterior", pool(shards), Network.complete(1))
-    kept = 1000 if options.is_small else 5000
+    ring = SplitData("posterior", shards, Network.ring(AGENTS))
+    pooled = SplitData("posterior", pool(shards), Network.complete(1))
+    kept = options.at_scale(1000, 5000)
     short = partial(Method, source=OURS, num_samples=kept, thin=10, num_warmup=kept)
     methods = (
         short("centralized HMC", CentralizedHMC(STEP_SIZE / AGENTS**0.5), pooled),
@@ -160,38 +136,33 @@ def conduct(options: Options, seeds: int) -> Findings:
         short("dmala", DMALA(), ring),
         Method("nuts", NUTS(), ring, OURS, num_samples=2 * kept, num_warmup=500),
     )
-    posterior = Posterior(log_prior, log_likelihood)
-    runs = run_all(posterior, methods, options, seeds, {"theta": np.zeros(2, np.float32)})
     known, random = tabulated(data), np.random.default_rng(0)
     reference = known.draws(random, COMPARED)
 
-    def measured(draws: np.ndarray) -> dict[str, float]:
-        """Compute the scores of one seed's draws on agent 0, (draw, 2)."""
-        some = draws[np.linspace(0, len(draws) - 1, COMPARED).astype(int)]
+    def measure(method: Method, runs: Runs) -> tuple[Values, Values]:
+        by_seed = runs[method.name].draws["theta"][0].astype(float)  # on agent 0, (seed, draw, 2)
+        some = np.linspace(0, by_seed.shape[1] - 1, COMPARED).astype(int)
         return {
-            DISTANCE.name: distance(some, reference),
-            OUTSIDE.name: float((log_density_at(draws, data) < known.limit).mean()),
-            MODE.name: float((draws[:, 1] > 0).mean()),
-        }
+            DISTANCE.name: [distance(draws[some], reference) for draws in by_seed],
+            OUTSIDE.name: [(log_density_at(draws, data) < known.limit).mean() for draws in by_seed],
+            MODE.name: [(draws[:, 1] > 0).mean() for draws in by_seed],
+        }, {}
 
-    def by_seed(run: Run) -> dict[str, list[float]]:
-        found = [measured(draws) for draws in run.draws["theta"][0].astype(float)]
-        return {name: [one[name] for one in found] for name in found[0]}
-
-    rows = [row_of(method, runs[method.name], by_seed(runs[method.name])) for method in methods]
+    posterior, init = Posterior(log_prior, log_likelihood), {"theta": np.zeros(2, np.float32)}
+    rows, runs = run_methods(posterior, methods, options, seeds, init, measure)
     exact = {
         DISTANCE.name: [distance(known.draws(random, COMPARED), reference) for _ in range(REFERENCE_PAIRS)],
         OUTSIDE.name: [OUTLYING],
         MODE.name: [known.positive_mass],
     }
     apart = np.array(exact[DISTANCE.name])
-    shown = {name: _some(run.draws["theta"][0, 0]) for name, run in runs.items()}
+    shown = {name: run.draws["theta"][0, 0] for name, run in runs.items()}
     step = max(1, CELLS // 100)
     return Findings(
-        data=f"{POINTS} points of the mixture, {POINTS // AGENTS} for each of {AGENTS} agents",
-        rows=rows,
-        claims=judge(CLAIMS, [*rows, Exact("reference", exact)], options),
-        columns={DISTANCE.name: 3, OUTSIDE.name: 4, MODE.name: 3},
+        f"{POINTS} points of the mixture, {POINTS // AGENTS} for each of {AGENTS} agents",
+        rows,
+        runs,
+        exact=[Exact("reference", exact)],
         notes=[
             f"W₁: Wasserstein distance of {COMPARED} draws to as many of the exact posterior; two such samples of the "
             f"exact posterior itself are {apart.mean():.3f} ± {apart.std(ddof=1):.3f} apart. Outlying: draws where the "
@@ -201,47 +172,63 @@ def conduct(options: Options, seeds: int) -> Findings:
             "first of several draws of 100 points for which the posterior has two modes; for most it has one.",
         ],
         drawn={
-            "draws": shown,
+            "draws": {
+                name: draws[np.linspace(0, len(draws) - 1, SHOWN).astype(int)].astype(float).round(3).tolist()
+                for name, draws in shown.items()
+            },
             "axes": [axis[::step].round(4).tolist() for axis in known.axes],
             "log_density": (known.log_density - known.log_density.max())[::step, ::step].round(2).tolist(),
         },
-        runs=runs,
     )
 
 
-def _some(draws: np.ndarray) -> list[list[float]]:
-    chosen = np.linspace(0, len(draws) - 1, SHOWN).astype(int)
-    return np.asarray(draws[chosen], dtype=float).round(3).tolist()
+CLAIMS = (
+    Claim(
+        "The Metropolis adjustment keeps samples in the high probability region in a similar manner to the centralized "
+        "approach.",
+        PAPER,
+        no_worse(OUTSIDE, "published", "centralized HMC"),
+    ),
+    Claim(
+        "Without it, samples of low probability are never rejected: more of them are outlying.",
+        PAPER,
+        better(OUTSIDE, "published", "published, no MH"),
+    ),
+    Claim(
+        "With it, samples are as often in the region of low probability as they should be.",
+        OURS,
+        similar(OUTSIDE, "published", "reference"),
+    ),
+    Claim(
+        "Exact sampling over the network is at the reference, by distance and by modes.",
+        OURS,
+        both(no_worse(DISTANCE, "nuts", "reference"), similar(MODE, "nuts", "reference")),
+    ),
+)
 
 
-def figure(record: Record, path: Path) -> None:
-    """Plot draws of every method over contours of the true log posterior, to `path`."""
-    drawing, axes = canvas(len(record.rows), 3.1, 3.9)
-    log_density = np.array(record.drawn["log_density"])
+def figure(record: Record) -> Any:
+    """Plot some draws of every method over contours of the true log posterior."""
+    drawing, axes = new_figure(3.1 * len(record.rows), 3.9, columns=len(record.rows))
+    log_density = np.array(record.drawn["log_density"]).T
+    levels, look = [-12, -8, -5, -3, -1.5, -0.5], {"colors": "#9ca3af", "linestyles": "solid", "linewidths": 0.8}
     for ax, row in zip(axes, record.rows, strict=True):
-        ax.contour(
-            *record.drawn["axes"],
-            log_density.T,
-            levels=[-12, -8, -5, -3, -1.5, -0.5],
-            colors="#9ca3af",
-            linestyles="solid",
-            linewidths=0.8,
-        )
+        ax.contour(*record.drawn["axes"], log_density, levels=levels, **look)
         ax.plot(*np.array(record.drawn["draws"][row.name]).T, ".", ms=2.2, alpha=0.6, color=colour(row.name))
         ax.set(xlim=(-1.6, 2.4), ylim=(-3.2, 3.2), xlabel="θ₁")
-        ax.set_title(
-            f"{row.name}\nW₁ {row.mean(DISTANCE.name):.2f}, outlying {100 * row.mean(OUTSIDE.name):.1f} %", fontsize=9
-        )
+        scores = f"W₁ {row.mean(DISTANCE.name):.2f}, outlying {100 * row.mean(OUTSIDE.name):.1f} %"
+        ax.set_title(f"{row.name}\n{scores}", fontsize=9)
     axes[0].set_ylabel("θ₂")
-    save(drawing, path)
+    return drawing
 
 
 EXPERIMENT = Experiment(
-    name="gmm",
-    title="A mixture of two normals, five agents with twenty points each",
-    reference="section 4.1, Gaussian Mixture Model",
+    "gmm",
+    "A mixture of two normals, five agents with twenty points each",
+    "section 4.1, Gaussian Mixture Model",
+    conduct,
+    figure,
     seeds={"small": 3, "paper": 9},
-    data=(),
-    conduct=conduct,
-    figure=figure,
+    columns={DISTANCE.name: 3, OUTSIDE.name: 4, MODE.name: 3},
+    claims=CLAIMS,
 )

@@ -67,7 +67,7 @@ def square_sum(x: np.ndarray) -> float:
     return float(np.square(x, dtype=float).sum())
 
 
-def strangers(found: Images, is_small: bool) -> tuple[np.ndarray, str]:
+def ood_images(found: Images, is_small: bool) -> tuple[np.ndarray, str]:
     """Return images of something other than digits, and a description of them."""
     if not is_small:
         return data.fashion_mnist()["x"], "Fashion-MNIST, 10,000 images"

@@ -8,22 +8,11 @@ import jax
 import numpy as np
 
 from .._types import Batch, Params
-from ..model import Classification, Posterior
-from ..results import Run
+from ..model import Posterior
 from .images import Images
-from .methods import Method, curve_of, row_of, run_all
-from .record import Row
-from .reproduction import Options
-from .running import (
-    RUNNING_ACCURACY,
-    RUNNING_NLL,
-    RunningClasses,
-    in_the_end,
-    late_variances,
-    own_scores,
-    some_parameters,
-    variance_ratios,
-)
+from .methods import Method, Runs, Values, run_methods
+from .record import MethodRow, Options
+from .running import CURVES, RunningClasses, final_scores, late_variances, own_scores, variance_ratios
 
 CLASSES = 10
 PRIOR_PRECISION = 100.0
@@ -43,15 +32,6 @@ def logits(params: Params, x: jax.Array) -> jax.Array:
     return x @ params["w"] + params["b"]
 
 
-def softmax_regression(images: Images) -> Posterior:
-    return Posterior.classifier(logits, prior_precision=images.precision(PRIOR_PRECISION))
-
-
-def zeros(images: Images) -> Params:
-    """Return parameters that are all zero, where the paper starts."""
-    return {"w": np.zeros((images.side**2, CLASSES), np.float32), "b": np.zeros(CLASSES, np.float32)}
-
-
 def run_logistic(
     images: Images,
     methods: Sequence[Method],
@@ -59,33 +39,26 @@ def run_logistic(
     options: Options,
     seeds: int,
     views: Sequence[Batch] = (),
-) -> tuple[list[Row], dict[str, Run]]:
-    """Run the methods on softmax regression, and measure them.
+) -> tuple[list[MethodRow], Runs]:
+    """Run the methods on softmax regression from zero, where the paper starts, and measure them.
 
     Args:
       references: name of the method that samples a target exactly, by the target's name.
       views: what each agent sees of the test images, where that is not all.
     """
-    posterior = softmax_regression(images)
-    assert isinstance(posterior.task, Classification)
-    running = RunningClasses(posterior.task, images.test, views=views)
-    averaged = {"keep": some_parameters, "moments": running.moments, "watch": running.watch}
-    runs = run_all(posterior, methods, options, seeds, zeros(images), **averaged)
-    exact = {target: late_variances(runs[name]).mean(axis=0) for target, name in references.items()}
-    rows = []
-    for method in methods:
+    posterior = Posterior.classifier(logits, prior_precision=images.precision(PRIOR_PRECISION))
+    init = {"w": np.zeros((images.side**2, CLASSES), np.float32), "b": np.zeros(CLASSES, np.float32)}
+    running = RunningClasses(posterior, images.test, views=views)
+
+    def measure(method: Method, runs: Runs) -> tuple[Values, Values]:
         run = runs[method.name]
-        scores = running.scores(run)
-        measured: dict[str, Sequence[float] | np.ndarray] = {
-            "accuracy": [s.accuracy.mean() for s in scores],
-            "NLL": [s.nll.mean() for s in scores],
-            "ECE": [s.ece.mean() for s in scores],
-            "var/ref": variance_ratios(run, exact[method.target.name]),
-        }
-        curves = {"accuracy": curve_of(run, run.stats[RUNNING_ACCURACY]), "NLL": curve_of(run, run.stats[RUNNING_NLL])}
+        exact = late_variances(runs[references[method.target.name]]).mean(axis=0)
+        scores, cumulative = running.measured(run, ("accuracy", "NLL", "ECE"))
+        scores["var/ref"] = variance_ratios(run, exact)
         if views:
-            own = {"own accuracy": own_scores(run, RUNNING_ACCURACY), "own NLL": own_scores(run, RUNNING_NLL)}
-            measured |= {name: in_the_end(values) for name, values in own.items()}
-            curves |= {name: curve_of(run, values) for name, values in own.items()}
-        rows.append(row_of(method, run, measured, curves))
-    return rows, runs
+            own = {f"own {name}": own_scores(run, stat) for name, stat in CURVES.items()}
+            scores |= {name: final_scores(values) for name, values in own.items()}
+            cumulative |= own
+        return scores, cumulative
+
+    return run_methods(posterior, methods, options, seeds, init, measure, **running.averaged)

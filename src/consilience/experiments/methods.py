@@ -1,11 +1,11 @@
-"""Methods of an experiment: samplers with settings, on a target, run as any user would, and the rows of their results.
+"""Methods of an experiment: samplers with settings, run as any user would, and the rows of their results.
 
 An experiment's seeds are the chains of one run: they differ in all random numbers, and in nothing else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -17,16 +17,19 @@ from ..network import Network
 from ..results import Run
 from ..runs import sample
 from ..samplers import Sampler
-from .record import Curve, Row
-from .reproduction import RUNS, Options
+from .record import Curve, MethodRow, Options
 
+RUNS = "runs"  # the folder with a folder for every run
 CURVE_POINTS = 40
 QUICKER, QUICK_DRAWS, QUICK_WARMUP = 100, 10, 20
 
+Runs = Mapping[str, Run]  # by the methods' names
+Values = Mapping[str, Sequence[float] | np.ndarray]  # a score of every seed, or a cumulative one: (agent, chain, draw)
+
 
 @dataclass(frozen=True)
-class Target:
-    """A posterior, as shards of data on a network. Where features are split, it is not that of a pooled run."""
+class SplitData:
+    """Shards of data on a network. Where features are split, their posterior is not that of a pooled run."""
 
     name: str
     shards: Sequence[Batch]
@@ -45,7 +48,7 @@ class Method:
 
     name: str
     sampler: Sampler
-    target: Target
+    target: SplitData
     source: str
     num_samples: int
     num_warmup: int = 0
@@ -54,20 +57,22 @@ class Method:
     init: Params | None = None
 
 
-def run_all(
+def run_methods(
     posterior: Posterior,
     methods: Sequence[Method],
     options: Options,
     seeds: int,
     init: Params,
+    measure: Callable[[Method, Runs], tuple[Values, Values]],
     **averaged: Any,
-) -> dict[str, Run]:
-    """Run the methods one after the other, as any user would, each in a folder of its own, from which it resumes.
+) -> tuple[list[MethodRow], Runs]:
+    """Run the methods one after the other, each in a folder of its own, from which it resumes; return rows and runs.
 
     Args:
+      measure: gives a method's scores, and those of its cumulative scores that are drawn as curves.
       averaged: arguments `keep`, `moments` and `watch` of `cs.sample`.
     """
-    return {
+    runs = {
         method.name: sample(
             posterior,
             method.target.shards,
@@ -85,16 +90,12 @@ def run_all(
         )
         for method in methods
     }
+    return [row_of(method, runs[method.name], *measure(method, runs)) for method in methods], runs
 
 
-def row_of(
-    method: Method,
-    run: Run,
-    scores: Mapping[str, Sequence[float] | np.ndarray],
-    curves: Mapping[str, Curve] | None = None,
-) -> Row:
-    """Make a method's row of the table from its run, its scores and its curves."""
-    return Row(
+def row_of(method: Method, run: Run, scores: Values, cumulative: Values) -> MethodRow:
+    """Make a method's row of the table from its run, its scores and its cumulative scores."""
+    return MethodRow(
         name=method.name,
         source=method.source,
         target=method.target.name,
@@ -109,7 +110,7 @@ def row_of(
         rounds=run.traffic.rounds,
         megabytes=run.traffic.bytes / 1e6,
         scores={name: [float(v) for v in values] for name, values in scores.items()},
-        curves=dict(curves or {}),
+        curves={name: curve_of(run, np.asarray(values)) for name, values in cumulative.items()},
     )
 
 

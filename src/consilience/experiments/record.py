@@ -4,12 +4,51 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .._lazy import LazyModule
+
+msgspec: Any = LazyModule("msgspec", "cli")
+
+SMALL, PAPER_SCALE = SCALES = ("small", "paper")
 PAPER, OURS = "paper", "ours"  # where a setting or a claim comes from
 AFTER_PAPER = "after the paper"  # a setting that is scaled, or shortened, with the experiment
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options for running an experiment.
+
+    Attributes:
+      scale: "small", or "paper".
+      seeds: number of chains; None: that of the experiment at this scale.
+      out: the experiment's folder.
+      precision: of float32 matrix products on a GPU: "float32", or "tf32", which is faster and has 11 bits.
+      quick: run far too few iterations to mean anything, to see that all works.
+    """
+
+    scale: str = SMALL
+    seeds: int | None = None
+    out: Path = Path("reproduction")
+    precision: str = "float32"
+    progress: bool = True
+    quick: bool = False
+
+    @property
+    def is_small(self) -> bool:
+        return self.scale == SMALL
+
+    def at_scale(self, small: Any, paper: Any) -> Any:
+        """Return the value that holds at this scale."""
+        return small if self.is_small else paper
+
+    @property
+    def paper(self) -> str:
+        """Source of the settings of the paper's methods: PAPER, or AFTER_PAPER where they are scaled or shortened."""
+        return AFTER_PAPER if self.is_small or self.quick else PAPER
 
 
 @dataclass(frozen=True)
@@ -21,12 +60,26 @@ class Curve:
     sd: list[float]
 
 
+class Scored:
+    """Scores of a method or a reference, by the score's name: one number for every seed."""
+
+    name: str
+    scores: dict[str, list[float]]
+
+    def mean(self, score: str) -> float:
+        return float(np.mean(self.scores[score]))
+
+    def sd(self, score: str) -> float:
+        """Return a score's sd over the seeds; NaN where there is one seed, or where a value is infinite."""
+        with np.errstate(invalid="ignore"):
+            return float(np.std(self.scores[score], ddof=1)) if len(self.scores[score]) > 1 else float("nan")
+
+
 @dataclass(frozen=True)
-class Row:
+class MethodRow(Scored):
     """The measurements of one method: a row of the table.
 
     Attributes:
-      scores: one number for every seed, by the score's name.
       curves: cumulative scores, by the score's name.
       milliseconds: per iteration of all chains together, compilation included.
       acceptance: rate over the iterations with a Metropolis step; None where there are none.
@@ -48,28 +101,6 @@ class Row:
     megabytes: float
     scores: dict[str, list[float]]
     curves: dict[str, Curve] = field(default_factory=dict)
-
-    @classmethod
-    def from_dict(cls, plain: dict[str, Any]) -> Row:
-        """Make a row from plain data, in which NaN is None."""
-
-        def numbers(values: list[Any]) -> list[Any]:
-            return [float("nan") if value is None else value for value in values]
-
-        scores = {name: numbers(values) for name, values in plain["scores"].items()}
-        curves = {
-            name: Curve(**{part: numbers(values) for part, values in curve.items()})
-            for name, curve in plain["curves"].items()
-        }
-        return cls(**{**plain, "scores": scores, "curves": curves})
-
-    def mean(self, score: str) -> float:
-        return float(np.mean(self.scores[score]))
-
-    def sd(self, score: str) -> float:
-        """Return a score's sd over the seeds; NaN where there is one seed, or where a value is infinite."""
-        with np.errstate(invalid="ignore"):
-            return float(np.std(self.scores[score], ddof=1)) if len(self.scores[score]) > 1 else float("nan")
 
 
 @dataclass(frozen=True)
@@ -107,12 +138,12 @@ class Record:
     versions: dict[str, str]
     data: str
     columns: dict[str, int]
-    rows: list[Row]
+    rows: list[MethodRow]
     claims: list[Judged]
     notes: list[str]
     drawn: dict[str, Any]
 
-    def row(self, name: str) -> Row:
+    def row(self, name: str) -> MethodRow:
         return next(row for row in self.rows if row.name == name)
 
     def to_json(self) -> str:
@@ -122,9 +153,8 @@ class Record:
 
     @classmethod
     def from_json(cls, text: str) -> Record:
-        plain = _revived(json.loads(text))
-        rows = [Row.from_dict(row) for row in plain["rows"]]
-        return cls(**{**plain, "rows": rows, "claims": [Judged(**claim) for claim in plain["claims"]]})
+        record: Record = msgspec.convert(_revived(json.loads(text)), cls)
+        return record
 
 
 def _rounded(value: Any) -> Any:
@@ -141,8 +171,9 @@ def _rounded(value: Any) -> Any:
 
 
 def _revived(value: Any) -> Any:
+    """Undo `_rounded`: None in a list was NaN, and "inf" was infinity."""
     if isinstance(value, dict):
         return {key: _revived(entry) for key, entry in value.items()}
     if isinstance(value, list):
-        return [_revived(entry) for entry in value]
+        return [float("nan") if entry is None else _revived(entry) for entry in value]
     return float(value) if value in ("inf", "-inf") else value

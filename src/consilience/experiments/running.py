@@ -6,7 +6,7 @@ is the mean of the first s draws' probabilities, which is what the paper's curve
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._types import Batch, Params
-from ..model import Classification
+from ..model import Classification, Posterior
 from ..results import (
     ClassificationScores,
     CumulativeAccuracy,
@@ -28,25 +28,42 @@ from ..results import (
 )
 
 RUNNING_ACCURACY, RUNNING_NLL = "running_accuracy", "running_nll"
+CURVES = {"accuracy": RUNNING_ACCURACY, "NLL": RUNNING_NLL}
 KEPT_PARAMETERS = 200
+SCORES: dict[str, Callable[[Any], float]] = {  # of all draws of a seed
+    "accuracy": lambda found: found.accuracy.mean(),
+    "NLL": lambda found: found.nll.mean(),
+    "ECE": lambda found: found.ece.mean(),
+    "unseen accuracy": lambda found: found.unseen_accuracy.min(),
+    "OOD AUROC": lambda found: found.ood_auroc.mean(),
+    "worst agent's accuracy": lambda found: found.accuracy.min(),
+    "worst agent's NLL": lambda found: found.nll.max(),
+}
 
 
 class RunningClasses:
     """Class probabilities of test rows, averaged while a run goes on: `moments` and `watch` are for `cs.sample`.
 
     Args:
+      posterior: that of a classifier.
       test: rows with labels.
-      strange: inputs from another distribution, predicted as well.
+      ood: inputs from another distribution, predicted as well.
       views: what each agent sees of the test rows, where that is not all.
     """
 
     def __init__(
-        self, task: Classification, test: Batch, strange: Batch | None = None, views: Sequence[Batch] = ()
+        self, posterior: Posterior, test: Batch, ood: Batch | None = None, views: Sequence[Batch] = ()
     ) -> None:
-        self.task = task
+        assert isinstance(posterior.task, Classification)
+        self.task = task = posterior.task
         self.labels = np.asarray(task.outcomes(test))
-        self.inputs = jax.device_put(with_strange(task.inputs(test), strange))
+        self.inputs = jax.device_put(with_strange(task.inputs(test), ood))
         self.views = [jax.device_put(task.inputs(view)) for view in views]
+
+    @property
+    def averaged(self) -> dict[str, Any]:
+        """The arguments of `cs.sample` with which a run averages the predictions and keeps a few parameters."""
+        return {"keep": some_parameters, "moments": self.moments, "watch": self.watch}
 
     def moments(self, params: Params) -> dict[str, Any]:
         return {
@@ -58,7 +75,7 @@ class RunningClasses:
         """Return accuracy and NLL of the predictive so far."""
         scores = self._scores(mean["test"][: len(self.labels)])
         for agent, view in enumerate(mean["views"]):
-            scores |= {own(name, agent): value for name, value in self._scores(view).items()}
+            scores |= {own_name(name, agent): value for name, value in self._scores(view).items()}
         return scores
 
     def _scores(self, known: jax.Array) -> dict[str, jax.Array]:
@@ -69,18 +86,22 @@ class RunningClasses:
             RUNNING_NLL: -jnp.log(jnp.maximum(of_label, np.finfo(known.dtype).tiny)).mean(),
         }
 
+    def measured(self, run: Run, names: Iterable[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return those of SCORES that are named, of every seed, and the cumulative scores."""
+        found = self.scores(run)
+        cumulative = {name: run.stats[stat] for name, stat in CURVES.items()}
+        return {name: [SCORES[name](one) for one in found] for name in names}, cumulative
+
     def scores(self, run: Run) -> list[ClassificationScores]:
         """Return the scores of every seed; their mean becomes the run's evaluation, for its report."""
         assert run.moments is not None
         predictive = run.moments.mean["test"]  # (agent, chain, row, class)
-        classes = predictive.shape[-1]
-        seen = seen_classes(run, self.task, None, classes)
+        seen = seen_classes(run, self.task, None, predictive.shape[-1])
         stops = np.unique(np.geomspace(run.num_draws, 1, 30).round().astype(int))
         found = []
         for chain in range(run.num_chains):
-            watched = (run.stats[name][:, chain, stops - 1].T for name in (RUNNING_ACCURACY, RUNNING_NLL))
-            accuracy, nll = (values.astype(float) for values in watched)
-            cumulative = CumulativeAccuracy(stops, accuracy, nll)
+            watched = (run.stats[name][:, chain, stops - 1].T.astype(float) for name in CURVES.values())
+            cumulative = CumulativeAccuracy(stops, *watched)
             tables = [table.astype(float) for table in predictive[:, chain]]
             found.append(classification_scores(tables, self.labels, seen, cumulative, run.num_draws))
         mean = _mean_of(found)
@@ -90,7 +111,7 @@ class RunningClasses:
         return found
 
 
-def own(name: str, agent: int) -> str:
+def own_name(name: str, agent: int) -> str:
     """Return the name under which a score of predictions from what an agent sees of the test rows is recorded."""
     return f"{name}_{agent}"
 
@@ -98,10 +119,10 @@ def own(name: str, agent: int) -> str:
 def own_scores(run: Run, name: str) -> np.ndarray:
     """Return cumulative scores of predictions from what each agent sees: (agent, chain, draw). One alone sees all."""
     agents = range(run.network.size)
-    return np.stack([run.stats[own(name, agent) if len(agents) > 1 else name][agent] for agent in agents])
+    return np.stack([run.stats[own_name(name, agent) if len(agents) > 1 else name][agent] for agent in agents])
 
 
-def in_the_end(scores: np.ndarray) -> np.ndarray:
+def final_scores(scores: np.ndarray) -> np.ndarray:
     """Return the last of cumulative scores (agent, chain, draw), that of all draws, averaged over agents: (chain,)."""
     return scores[:, :, -1].mean(axis=0, dtype=float)
 

@@ -8,45 +8,37 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ..report import MISSING, Markup, facts, folded, join, paragraph, table, tag, whole_page
-from .record import PAPER, Judged, Record, Row
+from .record import PAPER, Judged, MethodRow, Record
 from .reproduction import FIGURE, RECORD, REPORT
 
 CLAIM_HEADER = ("claim", "by", "what we measured", "verdict")
 
 
 def method_header(record: Record) -> list[str]:
-    targets = {row.target for row in record.rows}
-    return [
-        "method",
-        "settings",
-        *["target"] * (len(targets) > 1),
-        *record.columns,
-        "accept",
-        "iterations",
-        "seeds",
-        "seconds",
-    ]
+    return [*_cells(record, record.rows[0])]
 
 
 def method_cells(record: Record) -> list[list[str]]:
     """Return the cells of the table of methods, one line a method."""
+    return [[*_cells(record, row).values()] for row in record.rows]
+
+
+def _cells(record: Record, row: MethodRow) -> dict[str, str]:
+    """Return a method's cells by the names of their columns."""
     several = len({row.target for row in record.rows}) > 1
-    return [
-        [
-            row.name,
-            row.source,
-            *[row.target] * several,
-            *(score_cell(row, name, decimals) for name, decimals in record.columns.items()),
-            MISSING if row.acceptance is None else f"{row.acceptance:.2f}",
-            f"{row.iterations:,}",
-            str(row.seeds),
-            f"{row.seconds:,.0f}",
-        ]
-        for row in record.rows
-    ]
+    return {
+        "method": row.name,
+        "settings": row.source,
+        **({"target": row.target} if several else {}),
+        **{name: score_cell(row, name, decimals) for name, decimals in record.columns.items()},
+        "accept": MISSING if row.acceptance is None else f"{row.acceptance:.2f}",
+        "iterations": f"{row.iterations:,}",
+        "seeds": str(row.seeds),
+        "seconds": f"{row.seconds:,.0f}",
+    }
 
 
-def score_cell(row: Row, name: str, decimals: int) -> str:
+def score_cell(row: MethodRow, name: str, decimals: int) -> str:
     """Return a score's mean over seeds, with their sd, as text."""
     if name not in row.scores:
         return MISSING
@@ -90,7 +82,7 @@ def write_page(records: Sequence[Record], folder: Path, path: Path) -> None:
     """
     contents = tag(
         "nav",
-        tag("ul", *(tag("li", tag("a", r.title, href=f"#{r.experiment}"), f": {_said(r)}") for r in records)),
+        tag("ul", *(tag("li", tag("a", r.title, href=f"#{r.experiment}"), f": {_claims_held(r)}") for r in records)),
         aria_label="Experiments",
     )
     sections = (_section(record, folder) for record in records)
@@ -103,7 +95,7 @@ def write_page(records: Sequence[Record], folder: Path, path: Path) -> None:
     path.write_text(whole_page("The paper, reproduced", lead, join([contents, *sections])), encoding="utf-8")
 
 
-def _said(record: Record) -> str:
+def _claims_held(record: Record) -> str:
     """Say how many of the paper's claims hold."""
     of_paper = [claim for claim in record.claims if claim.source == PAPER]
     held = sum(claim.holds is True for claim in of_paper)

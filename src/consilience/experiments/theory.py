@@ -24,7 +24,7 @@ from .._lazy import LazyModule
 from ..network import Network
 from .theory_chains import consensus, coupled
 from .theory_ratios import STEP_OF_RATIO, ratio_errors
-from .theory_target import AGENTS, examples, posterior_draws
+from .theory_target import AGENTS, Setting, examples, posterior_draws
 
 special: Any = LazyModule("scipy.special")
 
@@ -34,7 +34,7 @@ GROWTH_FROM = 0.1  # the part of the horizon after which growth in t is looked f
 
 
 @dataclass(frozen=True)
-class Scale:
+class TheorySizes:
     """Sizes of the measurements: numbers of runs and steps, and ranges of the step size ε.
 
     Attributes:
@@ -68,7 +68,7 @@ class Slope:
 
 
 @dataclass(frozen=True)
-class Claim:
+class OrderClaim:
     """A claim about the order of a quantity in ε, or about its growth in t.
 
     Attributes:
@@ -90,30 +90,32 @@ class Claim:
 
 
 CLAIMS = (
-    Claim("3.1", "published", "published log ρ, Euler step: rms error", 3, "paper", "bound", root=True),
-    Claim("3.1", "corrected", "corrected log ρ, Euler step: rms error", 3, "ours", "order", root=True),
-    Claim("3.1", "trapezoid", "trapezoid log ρ, leapfrog step: rms error", 3, "ours", "order", root=True),
-    Claim("3.1", "leapfrog nothing", "log ρ = 0, leapfrog step: rms error", 3, "ours", "order", root=True),
-    Claim("3.1", "one step, published", "E‖ω̃ - ω̂‖² after one step, published ratio", 5, "paper", "bound"),
-    Claim("3.1", "one step, corrected", "E‖ω̃ - ω̂‖² after one step, corrected ratio", 5, "ours", "order"),
-    Claim("3.1", "stacked to centralized, squared", "E‖ω̃ - ω̂‖² after T steps, published ratio", 5, "paper", "bound"),
-    Claim("3.2", "position", "rms disagreement in ω, late", 1, "paper", "bound", root=True),
-    Claim("3.2", "gradient", "rms disagreement in g, late", 1, "paper", "bound", root=True),
-    Claim("3.2", "first gradient", "rms disagreement in g, after one step", 1, "paper", "bound", root=True),
-    Claim("3.2", "curvature", "rms disagreement in ℵ, late", 1, "paper", "bound", root=True),
-    Claim("3.2", "growth", "rms disagreement in ω, as t grows", 0, "paper", "growth", root=True),
-    Claim("3.3", "stacked to average", "E‖ω̃ - ω̄‖ after T steps", 3, "paper", "bound"),
-    Claim("3.3", "stacked to average, free", "E‖ω̃ - ω̄‖ after T steps, no Metropolis", 3, "paper", "bound"),
-    Claim("3.3", "stacked to average, gradient", "E‖g̃ - ḡ‖ after T steps", 3, "paper", "bound"),
-    Claim("3.3", "stacked to average, curvature", "E‖ℵ̃ - ℵ̄‖ after T steps", 3, "paper", "bound"),
-    Claim("3.3", "stacked to average, squared", "rms of ω̃ - ω̄ after T steps", 2, "ours", "order", root=True),
-    Claim("3.3", "decisions differ", "rate of decisions that differ, ω̃ and ω", 2, "ours", "order"),
-    Claim("3.3", "centralized to average", "E‖ω̂ - ω̄‖ after T steps", 2.5, "paper", "bound"),
+    OrderClaim("3.1", "published", "published log ρ, Euler step: rms error", 3, "paper", "bound", root=True),
+    OrderClaim("3.1", "corrected", "corrected log ρ, Euler step: rms error", 3, "ours", "order", root=True),
+    OrderClaim("3.1", "trapezoid", "trapezoid log ρ, leapfrog step: rms error", 3, "ours", "order", root=True),
+    OrderClaim("3.1", "leapfrog nothing", "log ρ = 0, leapfrog step: rms error", 3, "ours", "order", root=True),
+    OrderClaim("3.1", "one step, published", "E‖ω̃ - ω̂‖² after one step, published ratio", 5, "paper", "bound"),
+    OrderClaim("3.1", "one step, corrected", "E‖ω̃ - ω̂‖² after one step, corrected ratio", 5, "ours", "order"),
+    OrderClaim(
+        "3.1", "stacked to centralized, squared", "E‖ω̃ - ω̂‖² after T steps, published ratio", 5, "paper", "bound"
+    ),
+    OrderClaim("3.2", "position", "rms disagreement in ω, late", 1, "paper", "bound", root=True),
+    OrderClaim("3.2", "gradient", "rms disagreement in g, late", 1, "paper", "bound", root=True),
+    OrderClaim("3.2", "first gradient", "rms disagreement in g, after one step", 1, "paper", "bound", root=True),
+    OrderClaim("3.2", "curvature", "rms disagreement in ℵ, late", 1, "paper", "bound", root=True),
+    OrderClaim("3.2", "growth", "rms disagreement in ω, as t grows", 0, "paper", "growth", root=True),
+    OrderClaim("3.3", "stacked to average", "E‖ω̃ - ω̄‖ after T steps", 3, "paper", "bound"),
+    OrderClaim("3.3", "stacked to average, free", "E‖ω̃ - ω̄‖ after T steps, no Metropolis", 3, "paper", "bound"),
+    OrderClaim("3.3", "stacked to average, gradient", "E‖g̃ - ḡ‖ after T steps", 3, "paper", "bound"),
+    OrderClaim("3.3", "stacked to average, curvature", "E‖ℵ̃ - ℵ̄‖ after T steps", 3, "paper", "bound"),
+    OrderClaim("3.3", "stacked to average, squared", "rms of ω̃ - ω̄ after T steps", 2, "ours", "order", root=True),
+    OrderClaim("3.3", "decisions differ", "rate of decisions that differ, ω̃ and ω", 2, "ours", "order"),
+    OrderClaim("3.3", "centralized to average", "E‖ω̂ - ω̄‖ after T steps", 2.5, "paper", "bound"),
 )
 
 
 @dataclass(frozen=True)
-class Curve:
+class ScalingCurve:
     """A quantity against ε (or t), and how its exponent compares with the claim.
 
     Attributes:
@@ -121,7 +123,7 @@ class Curve:
       groups: means over each group of runs, (point, group), of the quantity, or of its square where it is a root.
     """
 
-    claim: Claim
+    claim: OrderClaim
     at: np.ndarray
     groups: np.ndarray
 
@@ -149,7 +151,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TheoryOutcome:
     """Measurements of the three theorems.
 
     Attributes:
@@ -159,16 +161,13 @@ class Outcome:
       rejected: the agents' rate of rejection in the coupled runs, (ε,).
     """
 
-    scale: Scale
+    sizes: TheorySizes
     seed: int
     network: Network
-    curves: dict[str, Curve]
+    curves: dict[str, ScalingCurve]
     over_nothing: dict[str, float]
     course: dict[str, np.ndarray]
     rejected: np.ndarray
-
-
-# --- regression --------------------------------------------------------------------------------------
 
 
 def fit(at: np.ndarray, groups: np.ndarray) -> Slope:
@@ -184,50 +183,30 @@ def fit(at: np.ndarray, groups: np.ndarray) -> Slope:
     return Slope(value, value - width, value + width)
 
 
-def theory(scale: Scale | None = None, seed: int = 0) -> Outcome:
+def theory(sizes: TheorySizes | None = None, seed: int = 0) -> TheoryOutcome:
     """Measure the three theorems, in double precision."""
-    scale = scale or Scale()
+    sizes = sizes or TheorySizes()
     network = Network.ring(AGENTS)
     ratio_steps, consensus_steps, coupled_steps = (
-        np.geomspace(*steps) for steps in (scale.ratio_steps, scale.consensus_steps, scale.coupled_steps)
+        np.geomspace(*steps) for steps in (sizes.ratio_steps, sizes.consensus_steps, sizes.coupled_steps)
     )
     with jax.enable_x64():
         keys = jax.random.split(jax.random.key(seed), 4)
-        shards, weights = jnp.asarray(examples()), jnp.asarray(network.weights)
-        pool = posterior_draws(keys[0], shards, scale.pool)
-        errors = jax.device_get(
-            ratio_errors(keys[1], jnp.asarray(ratio_steps), pool, shards, scale.groups, scale.ratio_draws)
+        shards = jnp.asarray(examples())
+        setting = Setting(posterior_draws(keys[0], shards, sizes.pool), shards, jnp.asarray(network.weights))
+        groups = sizes.groups
+        found = (
+            ratio_errors(keys[1], ratio_steps, setting, groups, sizes.ratio_draws),
+            consensus(keys[2], consensus_steps, setting, groups, sizes.consensus_runs, sizes.consensus_horizon),
+            coupled(keys[3], coupled_steps, setting, groups, sizes.coupled_runs, sizes.horizon),
         )
-        spread = jax.device_get(
-            consensus(
-                keys[2],
-                jnp.asarray(consensus_steps),
-                pool,
-                shards,
-                weights,
-                scale.groups,
-                scale.consensus_runs,
-                scale.consensus_horizon,
-            )
-        )
-        last, mean = jax.device_get(
-            coupled(
-                keys[3],
-                jnp.asarray(coupled_steps),
-                pool,
-                shards,
-                weights,
-                scale.groups,
-                scale.coupled_runs,
-                scale.horizon,
-            )
-        )
+        errors, spread, (last, mean) = jax.device_get(found)
 
-    late = np.arange(int(GROWTH_FROM * scale.consensus_horizon), scale.consensus_horizon)
+    late = np.arange(int(GROWTH_FROM * sizes.consensus_horizon), sizes.consensus_horizon)
     measured: dict[str, tuple[np.ndarray, np.ndarray]]
-    measured = {name: (ratio_steps, groups) for name, groups in errors.items()}
-    measured |= {name: (consensus_steps, groups[:, -1]) for name, groups in spread.items()}
-    measured |= {name: (coupled_steps, groups) for name, groups in last.items()}
+    measured = {name: (ratio_steps, means) for name, means in errors.items()}
+    measured |= {name: (consensus_steps, means[:, -1]) for name, means in spread.items()}
+    measured |= {name: (coupled_steps, means) for name, means in last.items()}
     measured["first gradient"] = consensus_steps, spread["gradient"][:, 0]
     measured["growth"] = late + 1.0, spread["position"][-1, late]
     measured["decisions differ"] = coupled_steps, mean["decisions differ"]
@@ -235,38 +214,15 @@ def theory(scale: Scale | None = None, seed: int = 0) -> Outcome:
     def over_nothing(ratio: str, step: str) -> float:
         return float(np.sqrt(errors[ratio][0].mean() / errors[f"{step} nothing"][0].mean()))
 
-    return Outcome(
-        scale,
+    return TheoryOutcome(
+        sizes,
         seed,
         network,
-        {claim.name: Curve(claim, *measured[claim.name]) for claim in CLAIMS},
+        {claim.name: ScalingCurve(claim, *measured[claim.name]) for claim in CLAIMS},
         {name: over_nothing(name, step) for name, step in STEP_OF_RATIO.items()},
         {name: np.sqrt(spread[name].mean(axis=-1)) for name in ("position", "gradient")},
         mean["rejected"].mean(axis=1),
     )
-
-
-def table(outcome: Outcome) -> str:
-    """Return the claims and what was measured, as a Markdown table."""
-    lines = [
-        "| theorem | quantity | claim | measured slope | 95 % interval | range | verdict |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for curve in outcome.curves.values():
-        claim, slope = curve.claim, curve.slope
-        growth = claim.kind == "growth"
-        sign = "bounded" if growth else power(claim.exponent)
-        cells = [
-            claim.theorem,
-            claim.quantity,
-            f"{sign}, {claim.source}",
-            f"{slope.value:z.3f}",
-            f"{slope.low:z.3f} to {slope.high:z.3f}",
-            f"{'t' if growth else 'ε'} = {curve.at[0]:g} to {curve.at[-1]:g}",
-            curve.verdict,
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
 
 
 def power(exponent: float) -> str:

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from .._types import Key, Scalar, Vector
-from .theory_ratios import together_ratios
-from .theory_target import AGENTS, DIMENSION, local_derivatives, starts
+from .theory_ratios import stacked_ratios
+from .theory_target import AGENTS, DIMENSION, Setting, for_each_step_size, group_means, local_derivatives, starts
 
 RISK = 20.0  # -log ρ/ε² is rarely more than this
 
@@ -52,8 +52,8 @@ def step_agents(
     return Agents(position, gradient, curvature, local_gradient, local_curvature), accepted
 
 
-class Together(NamedTuple):
-    """A chain whose agents are all at one point after every step: ω̃ or ω̂."""
+class StackedStep(NamedTuple):
+    """The last step of a chain whose agents are all at one point after it: ω̃ or ω̂."""
 
     position: Vector
     gradient: Vector  # g that led there
@@ -61,21 +61,20 @@ class Together(NamedTuple):
     accepted: jax.Array  # by which agents
 
 
-def step_together(
+def step_stacked(
     position: Vector,
     momenta: jax.Array,
     log_uniforms: jax.Array,
     step_size: Scalar,
     shards: jax.Array,
     ratio: str | None,
-) -> Together:
+) -> StackedStep:
     """Move ω to the mean over i of ω + ε(p_i + εg) where agent i accepts, and of ω where not. No ratio: all accept."""
-    which = () if ratio is None else (ratio,)
-    gradient, curvature, log_ratios = together_ratios(position, momenta, step_size, shards, which)
+    gradient, curvature, log_ratios = stacked_ratios(position, momenta, step_size, shards)
     accepted = jnp.ones(len(shards), bool) if ratio is None else log_ratios[ratio] >= log_uniforms
     proposals = position + step_size * (momenta + step_size * gradient)
     moved = jnp.where(accepted[:, None], proposals, position).mean(axis=0)
-    return Together(moved, gradient, curvature, accepted)
+    return StackedStep(moved, gradient, curvature, accepted)
 
 
 def disagreement(values: jax.Array) -> Scalar:
@@ -115,36 +114,25 @@ def stratified_log_uniforms(key: Key, runs: int, horizon: int, step_size: Scalar
 
 @partial(jax.jit, static_argnames=("groups", "runs", "horizon"))
 def consensus(
-    key: Key,
-    step_sizes: jax.Array,
-    pool: jax.Array,
-    shards: jax.Array,
-    weights: jax.Array,
-    groups: int,
-    runs: int,
-    horizon: int,
+    key: Key, step_sizes: jax.Array, setting: Setting, groups: int, runs: int, horizon: int
 ) -> dict[str, jax.Array]:
     """Measure mean squared disagreement of ω, g and ℵ after each step, (ε, t, group), from common draws of π."""
+    pool, shards, weights = setting
 
-    def at(inputs: tuple[Key, Scalar]) -> dict[str, jax.Array]:
-        key, step_size = inputs
+    def measure(key: Key, step_size: Scalar) -> dict[str, jax.Array]:
         start_key, key = jax.random.split(key)
         step = jax.vmap(partial(step_agents, step_size=step_size, shards=shards, weights=weights))
 
         def iterate(state: Agents, key: Key) -> tuple[Agents, dict[str, jax.Array]]:
             state, _ = step(state, *noise(key, groups * runs))
-            found = {
-                "position": state.position,
-                "gradient": state.gradient,
-                "curvature": state.curvature[..., None],
-            }
-            squares = {name: jax.vmap(disagreement)(values) for name, values in found.items()}
-            return state, {name: square.reshape(groups, runs).mean(axis=1) for name, square in squares.items()}
+            found = {"position": state.position, "gradient": state.gradient, "curvature": state.curvature[..., None]}
+            return state, group_means({name: jax.vmap(disagreement)(value) for name, value in found.items()}, groups)
 
         start = jax.vmap(start_agents, (0, None))(starts(start_key, pool, groups * runs), shards)
         return jax.lax.scan(iterate, start, jax.random.split(key, horizon))[1]
 
-    return jax.lax.map(at, (jax.random.split(key, len(step_sizes)), step_sizes))
+    measured: dict[str, jax.Array] = for_each_step_size(measure, key, step_sizes)
+    return measured
 
 
 class Coupled(NamedTuple):
@@ -174,9 +162,9 @@ def step_coupled(
     shared = (momenta, log_uniforms, step_size, shards)
     agents, accepted = step_agents(state.agents, *shared, weights)
     free_agents, _ = step_agents(state.free_agents, *shared, weights, metropolis=False)
-    stacked = step_together(state.stacked, *shared, "published")
-    centralized = step_together(state.centralized, *shared, "exact")
-    free_stacked = step_together(state.free_stacked, *shared, None)
+    stacked = step_stacked(state.stacked, *shared, "published")
+    centralized = step_stacked(state.centralized, *shared, "exact")
+    free_stacked = step_stacked(state.free_stacked, *shared, None)
     average, free_average = agents.position.mean(axis=0), free_agents.position.mean(axis=0)
 
     def squared(one: jax.Array, other: jax.Array) -> Scalar:
@@ -199,19 +187,12 @@ def step_coupled(
 
 @partial(jax.jit, static_argnames=("groups", "runs", "horizon"))
 def coupled(
-    key: Key,
-    step_sizes: jax.Array,
-    pool: jax.Array,
-    shards: jax.Array,
-    weights: jax.Array,
-    groups: int,
-    runs: int,
-    horizon: int,
+    key: Key, step_sizes: jax.Array, setting: Setting, groups: int, runs: int, horizon: int
 ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
     """Run the coupled chains; return what is measured, (ε, group): after the last step, and averaged over steps."""
+    pool, shards, weights = setting
 
-    def at(inputs: tuple[Key, Scalar]) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
-        key, step_size = inputs
+    def measure(key: Key, step_size: Scalar) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
         start_key, uniform_key, key = jax.random.split(key, 3)
         log_uniforms, shares = stratified_log_uniforms(uniform_key, groups * runs, horizon, step_size)
         step = jax.vmap(partial(step_coupled, step_size=step_size, shards=shards, weights=weights))
@@ -219,10 +200,11 @@ def coupled(
         def iterate(state: Coupled, inputs: tuple[Key, jax.Array]) -> tuple[Coupled, dict[str, jax.Array]]:
             key, log_uniforms = inputs
             state, found = step(state, jax.random.normal(key, (groups * runs, AGENTS, DIMENSION)), log_uniforms)
-            return state, {name: (shares * v).reshape(groups, runs).mean(axis=1) for name, v in found.items()}
+            return state, group_means({name: shares * value for name, value in found.items()}, groups)
 
         start = jax.vmap(start_coupled, (0, None))(starts(start_key, pool, groups * runs), shards)
         found = jax.lax.scan(iterate, start, (jax.random.split(key, horizon), log_uniforms))[1]
         return {name: v[-1] for name, v in found.items()}, {name: v.mean(axis=0) for name, v in found.items()}
 
-    return jax.lax.map(at, (jax.random.split(key, len(step_sizes)), step_sizes))
+    measured: tuple[dict[str, jax.Array], dict[str, jax.Array]] = for_each_step_size(measure, key, step_sizes)
+    return measured

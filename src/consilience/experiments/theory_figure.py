@@ -1,42 +1,20 @@
-"""The figure of `benchmarks.theory`: errors against the step size, a panel or two for each theorem."""
+"""The figure of the theory: errors against the step size, a panel or two for each theorem."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from .._extras import require
-from ..report import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILION
-from .theory import Curve, Outcome, Scale, power
+from ..report import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILION, new_figure
+from .theory import ScalingCurve, TheorySizes, power
 
 LABEL_ROOM = 0.95  # share of a panel's width in ε, added on its right for the labels
 LABEL_GAP = 0.095  # share of its height: the least distance between two labels
 SHOWN_STEP_SIZES = 3  # in the panel over time
-
-
-class Drawn(NamedTuple):
-    """The part of an `Outcome` that the figure shows."""
-
-    scale: Scale
-    curves: dict[str, Curve]
-    course: dict[str, np.ndarray]
-
-
-def theory_figure(outcome: Outcome | Drawn, path: Path) -> None:
-    """Write the figure to `path`. Thin dotted lines have the claimed exponent and meet their curve at its largest ε."""
-    matplotlib = require("matplotlib", "report")
-    matplotlib.use("Agg")  # a file is written, no window opened
-    plt = require("matplotlib.pyplot", "report")
-    figure, ((ratio, distance, consensus), (time, average, tracked)) = plt.subplots(
-        2, 3, figsize=(13, 8), layout="constrained"
-    )
-    figure.get_layout_engine().set(hspace=0.08, wspace=0.03)
-    steps = f"{outcome.scale.horizon} steps"
-    _curves(
-        ratio,
-        outcome,
+PANELS: tuple[tuple[str, str, dict[str, tuple[str, str]]], ...] = (  # title, axis, and each curve's label and colour
+    (
         "3.1: error of log ρ in one step",
         "rms error of log ρ",
         {
@@ -45,22 +23,17 @@ def theory_figure(outcome: Outcome | Drawn, path: Path) -> None:
             "corrected": ("corrected", BLUE),
             "trapezoid": ("trapezoid", GREEN),
         },
-    )
-    ratio.text(0.98, 0.03, "dotted: slope as claimed", transform=ratio.transAxes, ha="right", fontsize=9, color=GREY)
-    _curves(
-        distance,
-        outcome,
+    ),
+    (
         "3.1: stacked chain to centralized chain",
         r"$E\|\tilde\omega-\hat\omega\|^2$",
         {
-            "stacked to centralized, squared": (f"published, {steps}", PURPLE),
+            "stacked to centralized, squared": ("published, {steps}", PURPLE),
             "one step, published": ("published, 1 step", VERMILION),
             "one step, corrected": ("corrected, 1 step", BLUE),
         },
-    )
-    _curves(
-        consensus,
-        outcome,
+    ),
+    (
         "3.2: disagreement of the agents",
         "rms distance from their mean",
         {
@@ -69,12 +42,9 @@ def theory_figure(outcome: Outcome | Drawn, path: Path) -> None:
             "position": (r"$\omega$, late", BLUE),
             "gradient": ("$g$, late", GREEN),
         },
-    )
-    _time(time, outcome)
-    _curves(
-        average,
-        outcome,
-        f"3.3: average to stacked chain, {steps}",
+    ),
+    (
+        "3.3: average to stacked chain, {steps}",
         "distance of positions",
         {
             "stacked to average, squared": (r"$\tilde\omega-\bar\omega$, rms", ORANGE),
@@ -82,27 +52,36 @@ def theory_figure(outcome: Outcome | Drawn, path: Path) -> None:
             "stacked to average": (r"$\tilde\omega-\bar\omega$, mean", BLUE),
             "stacked to average, free": (r"$\tilde\omega-\bar\omega$, no Metropolis", GREEN),
         },
-    )
-    _curves(
-        tracked,
-        outcome,
-        f"3.3: what is tracked, {steps}",
+    ),
+    (
+        "3.3: what is tracked, {steps}",
         "mean distance",
         {
             "stacked to average, curvature": (r"$\tilde\aleph-\bar\aleph$", VERMILION),
             "stacked to average, gradient": (r"$\tilde g-\bar g$", GREEN),
         },
-    )
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
+    ),
+)
 
 
-def _curves(ax: Any, outcome: Outcome | Drawn, title: str, ylabel: str, shown: dict[str, tuple[str, str]]) -> None:
-    curves = [outcome.curves[name] for name in shown]
+def theory_figure(sizes: TheorySizes, curves: Mapping[str, ScalingCurve], course: Mapping[str, np.ndarray]) -> Any:
+    """Draw the measurements. Thin dotted lines have the claimed exponent and meet their curve at its largest ε."""
+    figure, ((ratio, distance, consensus), (time, average, tracked)) = new_figure(13, 8, rows=2, columns=3)
+    figure.get_layout_engine().set(hspace=0.08, wspace=0.03)
+    steps = f"{sizes.horizon} steps"
+    for ax, (title, ylabel, shown) in zip((ratio, distance, consensus, average, tracked), PANELS, strict=True):
+        labels = [(label.replace("{steps}", steps), colour) for label, colour in shown.values()]
+        _curves(ax, [curves[name] for name in shown], title.replace("{steps}", steps), ylabel, labels)
+    ratio.text(0.98, 0.03, "dotted: slope as claimed", transform=ratio.transAxes, ha="right", fontsize=9, color=GREY)
+    _time(time, curves["position"].at, course)
+    return figure
+
+
+def _curves(ax: Any, curves: list[ScalingCurve], title: str, ylabel: str, labels: list[tuple[str, str]]) -> None:
     first, last = min(c.at[0] for c in curves), max(c.at[-1] for c in curves)
     ax.set(xscale="log", yscale="log", ylabel=ylabel)
     ax.set_xlabel("step size ε", loc="left")
-    for curve, (_, colour) in zip(curves, shown.values(), strict=True):
+    for curve, (_, colour) in zip(curves, labels, strict=True):
         ax.plot(curve.at, curve.values, "o-", color=colour, ms=3.5, lw=1.6)
         claimed = curve.values[-1] * (curve.at / curve.at[-1]) ** curve.claim.exponent
         ax.plot(curve.at, claimed, ":", color=colour, lw=0.9)
@@ -111,7 +90,7 @@ def _curves(ax: Any, outcome: Outcome | Drawn, title: str, ylabel: str, shown: d
     ax.set_ylim(10**low, 10**high)
     ax.set_xlim(0.8 * first, last * (last / first) ** LABEL_ROOM)
     ends = [(np.log10(curve.values[-1]) - low) / (high - low) for curve in curves]
-    for curve, (label, colour), place in zip(curves, shown.values(), _apart(ends), strict=True):
+    for curve, (label, colour), place in zip(curves, labels, _apart(ends), strict=True):
         ax.annotate(
             f"{label}\n{_exponents(curve)}",
             (curve.at[-1], curve.values[-1]),
@@ -125,24 +104,23 @@ def _curves(ax: Any, outcome: Outcome | Drawn, title: str, ylabel: str, shown: d
     _tidy(ax, title, first, last)
 
 
-def _exponents(curve: Curve) -> str:
+def _exponents(curve: ScalingCurve) -> str:
     return f"slope {curve.slope.value:z.2f}, {curve.claim.source} {power(curve.claim.exponent)}"
 
 
-def _time(ax: Any, outcome: Outcome | Drawn) -> None:
-    step_sizes = outcome.curves["position"].at
-    times = np.arange(1, outcome.scale.consensus_horizon + 1)
+def _time(ax: Any, step_sizes: np.ndarray, course: Mapping[str, np.ndarray]) -> None:
+    times = np.arange(1, course["position"].shape[1] + 1)
     for place in np.linspace(len(step_sizes) - 1, 0, SHOWN_STEP_SIZES).astype(int):
-        for name, symbol, colour in (("gradient", "g", GREEN), ("position", "ω", BLUE)):
-            ax.plot(times, outcome.course[name][place], color=colour, lw=1.3, label=symbol)
-        ends = outcome.course["position"][place, -1]
-        ax.annotate(f"ε = {step_sizes[place]:g}", (1.15 * times[-1], ends), fontsize=9, va="center", color=GREY)
+        for name, colour in (("gradient", GREEN), ("position", BLUE)):
+            ax.plot(times, course[name][place], color=colour, lw=1.3)
+        end = course["position"][place, -1]
+        ax.annotate(f"ε = {step_sizes[place]:g}", (1.15 * times[-1], end), fontsize=9, va="center", color=GREY)
     ax.set(xscale="log", yscale="log", ylabel="rms distance from their mean")
     ax.set_xlabel("iteration t", loc="left")
     ax.set_xlim(0.9, 6 * times[-1])
-    start = outcome.course["gradient"][0, 0]
+    start = course["gradient"][0, 0]
     ax.annotate("$g$, which starts at the agents' own gradients", (1, start), (1.4, start), fontsize=9, color=GREEN)
-    ax.annotate(r"$\omega$", (1, outcome.course["position"][-1, 0]), (0, -12), textcoords="offset points", color=BLUE)
+    ax.annotate(r"$\omega$", (1, course["position"][-1, 0]), (0, -12), textcoords="offset points", color=BLUE)
     _tidy(ax, "3.2: disagreement over time", times[0], times[-1])
 
 
@@ -167,6 +145,5 @@ def _tidy(ax: Any, title: str, first: float, last: float) -> None:
     ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     ax.set_xticks([], minor=True)
     ax.set_title(title, fontsize=10)
-    ax.spines[["top", "right"]].set_visible(False)
     ax.spines["bottom"].set_bounds(first, last)
     ax.tick_params(labelsize=8)

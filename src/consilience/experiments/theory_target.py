@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +21,14 @@ DATA_SEED = 0
 HMC_STEP_SIZE = 0.15
 HMC_LEAPFROG_STEPS = 10
 HMC_ITERATIONS = 40
+
+
+class Setting(NamedTuple):
+    """Draws of the posterior to start from, the agents' examples, and the mixing weights."""
+
+    pool: jax.Array
+    shards: jax.Array
+    weights: jax.Array
 
 
 def examples() -> np.ndarray:
@@ -71,6 +81,16 @@ def posterior_draws(key: Key, shards: jax.Array, count: int) -> jax.Array:
 def starts(key: Key, pool: jax.Array, count: int) -> jax.Array:
     """Choose `count` of the pool's draws at random, with replacement."""
     return pool[jax.random.randint(key, (count,), 0, len(pool))]
+
+
+def for_each_step_size(measure: Callable[[Key, Scalar], Any], key: Key, step_sizes: jax.Array) -> Any:
+    """Measure with each step size ε, with random numbers of its own; results get a first axis (ε,)."""
+    return jax.lax.map(lambda inputs: measure(*inputs), (jax.random.split(key, len(step_sizes)), step_sizes))
+
+
+def group_means(values: dict[str, jax.Array], groups: int) -> dict[str, jax.Array]:
+    """Average values of runs, (run,), over each group of runs that follow each other, (group,)."""
+    return {name: value.reshape(groups, -1).mean(axis=1) for name, value in values.items()}
 
 
 def local_derivatives(positions: jax.Array, momenta: jax.Array, shards: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -6,7 +6,7 @@ from .posterior import Posterior, StartValues, check_posterior, check_start, sta
 from .shards import Shard, as_arrays, check_shards, form, own_shards, rows, stack_on_host, stack_shards
 from .split import pool, shard
 from .tasks import Classification, Regression, Task
-from .view import Keep, View, chosen
+from .view import Keep, View, kept_function
 
 __all__ = [
     "RESERVED",
@@ -24,8 +24,8 @@ __all__ = [
     "check_posterior",
     "check_shards",
     "check_start",
-    "chosen",
     "form",
+    "kept_function",
     "leaf_name",
     "own_shards",
     "pool",

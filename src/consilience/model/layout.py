@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._refused import Refused
 from .._types import Params
 
 RESERVED = ("agent", "chain", "draw")
@@ -35,29 +36,22 @@ class Layout:
         """Return the layout of `params`; refuse leaves that are not floating-point, naming the argument `what`."""
         paths, treedef = jax.tree_util.tree_flatten_with_path(params)
         if not paths:
-            raise ValueError(f"{what} has no parameters: pass the model's parameters, for example jnp.zeros(3).")
+            raise Refused(what, "it has no parameters", "Pass the model's parameters, for example jnp.zeros(3).")
         names = [leaf_name(path) for path, _ in paths]
         arrays = []
         for name, (_, leaf) in zip(names, paths, strict=True):
             try:
                 array = jnp.asarray(leaf)
             except TypeError:
-                raise TypeError(f"{what}: {name} is a {type(leaf).__name__}, not an array of numbers.") from None
+                raise Refused(what, f"{name} is a {type(leaf).__name__}, not an array of numbers") from None
             if not jnp.issubdtype(array.dtype, jnp.floating):
-                raise TypeError(
-                    f"{what}: {name} has dtype {array.dtype}, and only real numbers can be sampled. "
-                    f"Write {name} as floating point, for example {name} * 1.0."
-                )
+                reason = f"{name} has dtype {array.dtype}, and only real numbers can be sampled"
+                raise Refused(what, reason, f"Write {name} as floating point, for example {name} * 1.0.")
             arrays.append(array)
         _check_names(names, what)
         if sum(array.size for array in arrays) == 0:
-            raise ValueError(f"{what} has parameters of size zero only: there is nothing to sample.")
-        return cls(
-            treedef,
-            tuple(a.shape for a in arrays),
-            tuple(np.dtype(a.dtype) for a in arrays),
-            tuple(names),
-        )
+            raise Refused(what, "its parameters are all of size zero: there is nothing to sample")
+        return cls(treedef, tuple(a.shape for a in arrays), tuple(np.dtype(a.dtype) for a in arrays), tuple(names))
 
     @cached_property
     def offsets(self) -> tuple[int, ...]:
@@ -77,9 +71,7 @@ class Layout:
 
     def leaves(self, vectors: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
         """Yield names and values of the leaves in an array of vectors, other axes kept: views wherever that can be."""
-        parts = zip(self.names, self.offsets[:-1], self.offsets[1:], self.shapes, strict=True)
-        for name, start, end, shape in parts:
-            yield name, vectors[..., start:end].reshape(*vectors.shape[:-1], *shape)
+        yield from zip(self.names, self._cut(vectors), strict=True)
 
     def ravel(self, params: Params) -> jax.Array:
         """Return `params` as one vector."""
@@ -87,27 +79,28 @@ class Layout:
         return jnp.concatenate([jnp.asarray(leaf, self.dtype).ravel() for leaf in leaves])
 
     def ravel_on_host(self, params: Params) -> np.ndarray:
-        """Return `params` as one vector, put together by numpy: jax would compile for it."""
+        """Return `params` as one vector of numpy's: jax would compile for it."""
         leaves = self.treedef.flatten_up_to(params)
         return np.concatenate([np.asarray(jnp.asarray(leaf, self.dtype)).ravel() for leaf in leaves])
 
     def unravel(self, vector: Any) -> Params:
-        """Return the pytree of a vector, or of an array of vectors: the last axis is taken apart, others are kept."""
-        parts = zip(self.offsets[:-1], self.offsets[1:], self.shapes, self.dtypes, strict=True)
-        leaves = [
-            vector[..., start:end].reshape((*vector.shape[:-1], *shape)).astype(dtype, copy=False)
-            for start, end, shape, dtype in parts
-        ]
+        """Return the pytree of a vector, or of an array of vectors: the last axis is split up, others are kept."""
+        leaves = [leaf.astype(t, copy=False) for leaf, t in zip(self._cut(vector), self.dtypes, strict=True)]
         return jax.tree_util.tree_unflatten(self.treedef, leaves)
+
+    def _cut(self, vectors: Any) -> Iterator[Any]:
+        """Yield the leaves in an array of vectors, all in the vectors' dtype: views wherever that can be."""
+        for start, end, shape in zip(self.offsets[:-1], self.offsets[1:], self.shapes, strict=True):
+            yield vectors[..., start:end].reshape((*vectors.shape[:-1], *shape))
 
 
 def _check_names(names: list[str], what: str) -> None:
     """Refuse names that occur twice, or are an axis of all draws: draws could not be told apart later."""
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"{what}: two parameters are called {name!r}. Rename one.")
+            raise Refused(what, f"two parameters are called {name!r}", "Rename one.")
         if name in RESERVED:
-            raise ValueError(f"{what}: {name!r} is the name of a dimension of all draws. Rename the parameter.")
+            raise Refused(what, f"{name!r} is the name of a dimension of all draws", "Rename the parameter.")
 
 
 def leaf_name(path: Any, root: str = "params") -> str:

@@ -26,31 +26,44 @@ from numpyro.handlers import seed, substitute, uncondition
 from numpyro.infer.initialization import init_to_value
 
 from .._compat import inputs_of, observation_and_key
+from .._refused import Refused
 from .._types import Batch, Key, Params
-from .numpyro_rows import Values, check_each_row, check_rows_apart
-from .numpyro_runs import Model, anywhere, by_columns, constrained, forms, log_density, prior_terms, run, traced, zeros
+from .numpyro_rows import check_each_row, check_rows_independent
+from .numpyro_runs import (
+    Model,
+    batch_shapes,
+    columns_hint,
+    constrained,
+    dummy_batch,
+    log_density,
+    prior_terms,
+    random_values,
+    run_model,
+    trace_sites,
+)
 from .numpyro_sites import Sites, read_sites
 from .posterior import Posterior
 from .tasks import Task
 
 
-def unread(model: Model, init: Mapping[str, Any] | None, task: Task | None) -> Posterior:
+def numpyro_posterior(model: Model, init: Mapping[str, Any] | None, task: Task | None) -> Posterior:
     """Return the posterior of a NumPyro model, to be read when it is bound to data."""
     if not callable(model):
-        raise TypeError(f"model is a {type(model).__name__}; pass the function with the numpyro.sample statements.")
+        fix = "Pass the function with the numpyro.sample statements."
+        raise Refused("the model", f"it is a {type(model).__name__}, not a function", fix)
     try:
         inspect.signature(model).bind(None)
     except TypeError:
-        raise TypeError(f"the model must take one argument, the batch.{by_columns(model)}") from None
-    return UnreadModel(_not_yet, _not_yet, task=task, model=model, start=dict(init or {}))
+        raise Refused("the model", "it must take one argument, the batch", columns_hint(model).strip()) from None
+    return UnboundNumpyroPosterior(_needs_data, _needs_data, task=task, model=model, start=dict(init or {}))
 
 
-def _not_yet(*_: Any) -> Any:
-    raise TypeError("a NumPyro model is read with data at hand: write posterior.bind(batch), as cs.sample does.")
+def _needs_data(*_: Any) -> Any:
+    raise Refused("a NumPyro model", "it is read with data at hand", "Write posterior.bind(batch), as cs.sample does.")
 
 
 @dataclass(frozen=True, eq=False)
-class UnreadModel(Posterior):
+class UnboundNumpyroPosterior(Posterior):
     """The posterior of a NumPyro model before the form of its data, shapes and dtypes, is known.
 
     Bound again to data of one form it is the same posterior, so that a second run finds the first one's compiled code.
@@ -58,35 +71,34 @@ class UnreadModel(Posterior):
 
     model: Model
     start: Mapping[str, Any]
-    bound: dict[Any, ReadModel] = field(default_factory=dict, init=False, repr=False)
+    bound: dict[Any, NumpyroPosterior] = field(default_factory=dict, init=False, repr=False)
 
     def bind(self, batch: Batch) -> Posterior:
-        leaves, structure = jax.tree.flatten(forms(batch, 1))
+        leaves, structure = jax.tree.flatten(batch_shapes(batch, 1))
         form = (structure, *((leaf.shape, leaf.dtype) for leaf in leaves))
         if form not in self.bound:
-            reading = Reading(self.model, read_sites(self.model, batch), zeros(batch, 2), self.start)
-            reading.check_start()
-            self.bound[form] = reading.posterior(self.task)
+            read = NumpyroModel(self.model, read_sites(self.model, batch), dummy_batch(batch, 2), self.start)
+            read.check_start()
+            self.bound[form] = read.posterior(self.task)
         bound = self.bound[form]
-        check_rows_apart(bound.log_likelihood, bound.reading.points, batch)
+        check_rows_independent(bound.model, batch)
         return bound
 
 
 @dataclass(frozen=True, eq=False)
-class ReadModel(Posterior):
+class NumpyroPosterior(Posterior):
     """The posterior of a NumPyro model that is bound to the form of its data."""
 
-    reading: Reading
+    model: NumpyroModel
 
-    def check_data(self, agent: int, params: Params, batch: Batch) -> None:
+    def check_data(self, agent: str, params: Params, batch: Batch) -> None:
         """Refuse rows that the model's distributions cannot give, or that have indices out of range."""
         super().check_data(agent, params, batch)
-        reading = self.reading
-        check_each_row(agent, reading.values, reading.observed, params, batch, reading.dummy)
+        check_each_row(agent, self.model, params, batch)
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class NumpyroModel:
     """A NumPyro model with its sites, and a dummy batch for all that does not depend on the batch."""
 
     model: Model
@@ -94,8 +106,8 @@ class Reading:
     dummy: Batch
     start: Mapping[str, Any]
 
-    def posterior(self, task: Task | None) -> ReadModel:
-        return ReadModel(
+    def posterior(self, task: Task | None) -> NumpyroPosterior:
+        return NumpyroPosterior(
             self.log_prior,
             self.log_likelihood,
             constrain=self.constrain,
@@ -104,14 +116,14 @@ class Reading:
             task=task,
             dims=self.sites.dims,
             init=self.init,
-            reading=self,
+            model=self,
         )
 
     def log_prior(self, params: Params) -> jax.Array:
         return reduce(add, prior_terms(self.model, params, self.dummy, self.sites.prior_factors).values())
 
     def log_likelihood(self, params: Params, batch: Batch) -> jax.Array:
-        sites = run(self.model, self.values(params), batch)
+        sites = run_model(self.model, self.values(params), batch)
         terms = [jnp.moveaxis(log_density(sites[name]), axis, 0) for name, axis in self.sites.row_axes.items()]
         return reduce(add, [term.reshape(len(term), -1).sum(axis=1) for term in terms])
 
@@ -121,19 +133,19 @@ class Reading:
 
     def unconstrain(self, shown: Mapping[str, jax.Array]) -> Params:
         values = {name: shown[name] for name in self.sites.latents}
-        sites = run(self.model, values, self.dummy)
+        sites = run_model(self.model, values, self.dummy)
         return {name: dist.biject_to(sites[name]["fn"].support).inv(value) for name, value in values.items()}
 
     def init(self, key: Key) -> Params:
         return self.unconstrain({name: site["value"] for name, site in self._started(key).items()})
 
-    def values(self, params: Params) -> Values:
+    def values(self, params: Params) -> dict[str, Any]:
         """Return the constrained latent variables of unconstrained parameters."""
         return constrained(self.model, params, self.dummy)
 
-    def observed(self, values: Values, batch: Batch) -> dict[str, tuple[jax.Array, jax.Array]]:
+    def observed(self, values: dict[str, Any], batch: Batch) -> dict[str, tuple[jax.Array, jax.Array]]:
         """Return, by site of a batch of one row, whether its value is possible, and the value."""
-        sites = run(self.model, values, batch)
+        sites = run_model(self.model, values, batch)
         bounded = {name: (sites[name]["fn"].support, jnp.asarray(sites[name]["value"])) for name in self.sites.bounded}
         return {name: (jnp.all(support(value)), value.squeeze()) for name, (support, value) in bounded.items()}
 
@@ -153,9 +165,10 @@ class Reading:
         def draw(key: Key, params: Params, batch: Batch) -> dict[str, jax.Array]:
             missing = [name for name in self.dummy if name not in batch]
             for name in needed.intersection(missing):
-                raise ValueError(f"the model predicts from {name!r}, which the data to predict for do not have.")
+                raise Refused("data to predict for", f"the model predicts from {name!r}, which they do not have")
             rows = len(next(iter(batch.values())))
-            return self._drawn(key, params, {**batch, **zeros({name: self.dummy[name] for name in missing}, rows)})
+            unused = dummy_batch({name: self.dummy[name] for name in missing}, rows)
+            return self._drawn(key, params, {**batch, **unused})
 
         return draw
 
@@ -170,30 +183,31 @@ class Reading:
             return fn.expand(shape).sample(key)
 
         given = seed(substitute(self.model, data=self.values(params)), key)
-        sites = traced(substitute(uncondition(given), substitute_fn=draw), batch)
+        sites = trace_sites(substitute(uncondition(given), substitute_fn=draw), batch)
         return {name: jnp.moveaxis(sites[name]["value"], self.sites.row_axes[name], 0) for name in self.sites.observed}
 
     def points(self) -> Params:
         """Return two stacked points: a start, and one without the given values, as a zero hides what it multiplies."""
         one, other = jax.random.split(jax.random.key(0))
-        return jax.tree.map(lambda *leaves: jnp.stack(leaves), self.init(one), anywhere(other, self.sites.latents))
+        random = random_values(other, self.sites.latents)
+        return jax.tree.map(lambda *leaves: jnp.stack(leaves), self.init(one), random)
 
     def check_start(self) -> None:
         """Refuse start values of unknown sites, of another shape than the site's, or outside of its prior's support."""
         for name in self.start:
             if name not in self.sites.latents:
-                raise ValueError(f"init: there is no latent site {name!r}; there are {', '.join(self.sites.latents)}.")
+                raise Refused("init", f"there is no latent site {name!r}; there are {', '.join(self.sites.latents)}")
         shapes = jax.eval_shape(self.constrain, self.sites.latents)
         for name, given in self.start.items():
             if np.shape(given) != shapes[name].shape:
-                raise ValueError(f"init: {name!r} has shape {np.shape(given)}, and in the model {shapes[name].shape}.")
+                raise Refused("init", f"{name!r} has shape {np.shape(given)}, and in the model {shapes[name].shape}")
         sites = self._started(jax.random.key(0)) if self.start else {}
         for name, given in self.start.items():
             fn = sites[name]["fn"]
             if not np.all(fn.support(sites[name]["value"])):
-                raise ValueError(f"init: {name!r} is outside of its prior's support, {fn.support}: {given}.")
+                raise Refused("init", f"{name!r} is outside of its prior's support, {fn.support}: {given}")
 
     def _started(self, key: Key) -> dict[str, Any]:
         """Return the sites at a start: given values, and others uniform in (-2, 2) of the unconstrained space."""
         values = {name: jnp.asarray(value, float) for name, value in self.start.items()}
-        return traced(substitute(seed(self.model, key), substitute_fn=init_to_value(values=values)), self.dummy)
+        return trace_sites(substitute(seed(self.model, key), substitute_fn=init_to_value(values=values)), self.dummy)

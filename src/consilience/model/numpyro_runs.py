@@ -19,7 +19,7 @@ from .._types import Batch, Key, Params
 Model = Callable[[Batch], Any]
 
 
-def by_columns(model: Model) -> str:
+def columns_hint(model: Model) -> str:
     """Say what to write where a model has a parameter for each column, y=None among them, and none for the batch."""
     parameters = inspect.signature(model).parameters.values()
     names = [
@@ -34,15 +34,15 @@ def by_columns(model: Model) -> str:
     return f" For model({', '.join(names)}) write cs.Posterior.from_numpyro(lambda batch: model({given}))."
 
 
-def traced(model: Model, batch: Batch) -> dict[str, Any]:
+def trace_sites(model: Model, batch: Batch) -> dict[str, Any]:
     """Run a model and return its sites, unchecked by NumPyro: a dummy batch has standard deviations of zero."""
     with numpyro.validation_enabled(False):
         return trace(model).get_trace(batch)
 
 
-def run(model: Model, values: Mapping[str, Any], batch: Batch) -> dict[str, Any]:
+def run_model(model: Model, values: Mapping[str, Any], batch: Batch) -> dict[str, Any]:
     """Run a model with its latent variables at `values`, and return its sites."""
-    return traced(substitute(model, data=values), batch)
+    return trace_sites(substitute(model, data=values), batch)
 
 
 def constrained(model: Model, params: Params, batch: Batch, deterministic: bool = False) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def log_density(site: dict[str, Any]) -> jax.Array:
 def prior_terms(model: Model, params: Params, batch: Batch, factors: list[str]) -> dict[str, jax.Array]:
     """Return log p(z) + log |det ∂z/∂u| of every latent site, and the named factors."""
     values = constrained(model, params, batch)
-    sites = run(model, values, batch)
+    sites = run_model(model, values, batch)
     terms = {name: log_density(sites[name]).sum() for name in [*params, *factors]}
     for name, u in params.items():
         jacobian = dist.biject_to(sites[name]["fn"].support).log_abs_det_jacobian(u, values[name])
@@ -68,22 +68,22 @@ def prior_terms(model: Model, params: Params, batch: Batch, factors: list[str]) 
     return terms
 
 
-def anywhere(key: Key, latents: Mapping[str, jax.ShapeDtypeStruct]) -> Params:
+def random_values(key: Key, latents: Mapping[str, jax.ShapeDtypeStruct]) -> Params:
     """Draw unconstrained values of the latent variables, uniform in (-2, 2)."""
     keys = jax.random.split(key, len(latents))
     return {
-        name: jax.random.uniform(key, form.shape, form.dtype, -2, 2)
-        for key, (name, form) in zip(keys, latents.items(), strict=True)
+        name: jax.random.uniform(key, value.shape, value.dtype, -2, 2)
+        for key, (name, value) in zip(keys, latents.items(), strict=True)
     }
 
 
-def forms(batch: Batch, rows: int) -> Batch:
+def batch_shapes(batch: Batch, rows: int) -> Batch:
     """Return the shapes and dtypes, as on the device, of a batch like this with `rows` rows."""
     return jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct((rows, *np.shape(leaf)[1:]), jax.dtypes.canonicalize_dtype(leaf.dtype)), batch
     )
 
 
-def zeros(batch: Batch, rows: int) -> Batch:
-    """Make a dummy batch: zeros, in the form of `batch`, with `rows` rows."""
-    return jax.tree.map(lambda form: jnp.zeros(form.shape, form.dtype), forms(batch, rows))
+def dummy_batch(batch: Batch, rows: int) -> Batch:
+    """Make a batch of zeros, of the shapes and dtypes of `batch`, with `rows` rows."""
+    return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), batch_shapes(batch, rows))

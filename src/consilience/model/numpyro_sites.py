@@ -6,8 +6,6 @@ through the traced program; what depends on its number of rows, by tracing it wi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -22,33 +20,18 @@ from numpyro.infer.initialization import init_to_uniform
 from .._compat import inputs_of
 from .._types import Batch, Params
 from .layout import RESERVED
-from .numpyro_runs import Model, anywhere, by_columns, constrained, forms, log_density, prior_terms, run, traced, zeros
-
-ALL_GROUPS = 'with numpyro.plate("groups", 12): theta = numpyro.sample("theta", ...), then theta[batch["group"]]'
-REFUSED = {
-    "discrete": (
-        "{name!r} is a discrete latent variable, which has no gradient to follow. Sum it out: observe "
-        "dist.MixtureSameFamily(dist.Categorical(weights), components), or dist.ZeroInflatedPoisson and its like."
-    ),
-    "scaled": (
-        "the prior of {name!r} is scaled by numpyro.handlers.scale. Scale observed sites alone, and write the power of "
-        'a prior out: numpyro.factor("power", (scale - 1) * prior.log_prob({name})).'
-    ),
-    "subsample": (
-        "the plate {name!r} takes a subsample. A batch is all that an agent has, or a minibatch that the sampler has "
-        'drawn and scales itself: leave subsample_size out, numpyro.plate({name!r}, len(batch["y"])).'
-    ),
-    "param": (
-        "{name!r} is a numpyro.param, which has no prior; all that is sampled needs one. "
-        "Write numpyro.sample({name!r}, prior), or a number."
-    ),
-    "mutable": "{name!r} is a numpyro.mutable: a posterior has no state that changes from one call to the next.",
-}
-READ_IN_PYTHON = (
-    jax.errors.ConcretizationTypeError,
-    jax.errors.TracerArrayConversionError,
-    jax.errors.TracerIntegerConversionError,
-    jax.errors.NonConcreteBooleanIndexError,
+from .numpyro_refusals import REFUSALS, explain_errors, refusal
+from .numpyro_runs import (
+    Model,
+    batch_shapes,
+    columns_hint,
+    constrained,
+    dummy_batch,
+    log_density,
+    prior_terms,
+    random_values,
+    run_model,
+    trace_sites,
 )
 
 
@@ -76,10 +59,10 @@ class Sites:
 
 
 @dataclass(frozen=True)
-class Outline:
+class SiteOutline:
     """Kind, shape and plates of a site, as found by one trace of the model."""
 
-    kind: str  # latent, observed, factor, deterministic, plate; or one of REFUSED
+    kind: str  # latent, observed, factor, deterministic, plate; or a key of REFUSALS
     shape: tuple[int, ...] = ()  # of the value or, for an observed site and a factor, of the log density
     plates: tuple[str | None, ...] = ()  # names of the plates along the axes of the value
     unconstrained: Any = None  # shape and dtype of a latent site's unconstrained value
@@ -87,17 +70,14 @@ class Outline:
 
 def read_sites(model: Model, batch: Batch) -> Sites:
     """Sort the sites of `model` by their role, given the form of its batches; their values are not looked at."""
-    two, three = (_survey(model, forms(batch, rows)) for rows in (2, 3))
-    _refuse_forms(two, three, by_columns(model))
+    two, three = (_outlines(model, batch_shapes(batch, rows)) for rows in (2, 3))
+    _check_kinds_and_shapes(two, three, columns_hint(model))
     latents = {name: site.unconstrained for name, site in two.items() if site.kind == "latent"}
-    inputs = _inputs(model, latents, forms(batch, 2))
+    inputs = _inputs(model, latents, batch_shapes(batch, 2))
     by_rows = _changed_by_rows(model, latents, batch)
     for name in latents:
         if name in by_rows or "batch" in inputs[name]:
-            raise ValueError(
-                f"the prior of {name!r} depends on the batch: every agent would have another. Write its numbers down, "
-                f"or observe what depends on the data with obs=."
-            )
+            raise refusal("prior of the batch", name)
 
     def constant(name: str) -> bool:
         return "batch" not in inputs[name] and name not in by_rows and two[name].shape == three[name].shape
@@ -108,15 +88,10 @@ def read_sites(model: Model, batch: Batch) -> Sites:
     prior_factors = [name for name in of_kind["factor"] if constant(name)]
     for name in of_kind["observed"]:
         if constant(name):
-            raise ValueError(
-                f"{name!r} observes nothing of the batch: every agent would count it again. Write obs=batch[...], or, "
-                f'for a term of the prior, numpyro.factor("{name}", ...log_prob(value)).'
-            )
+            raise refusal("constant observation", name)
     likelihood = [name for name in [*of_kind["observed"], *of_kind["factor"]] if name not in prior_factors]
     if not likelihood:
-        raise ValueError(
-            f'the model observes nothing. Write numpyro.sample("y", ..., obs=batch["y"]).{by_columns(model)}'
-        )
+        raise refusal("no observation", hint=columns_hint(model))
     shown = [name for name in of_kind["deterministic"] if constant(name)]
     return Sites(
         latents=latents,
@@ -129,41 +104,41 @@ def read_sites(model: Model, batch: Batch) -> Sites:
     )
 
 
-def _survey(model: Model, form: Batch) -> dict[str, Outline]:
+def _outlines(model: Model, shapes: Batch) -> dict[str, SiteOutline]:
     """Trace the model once, and return an outline of every site."""
-    found: dict[str, Outline] = {}
+    found: dict[str, SiteOutline] = {}
 
-    def survey(key: jax.Array, batch: Batch) -> None:
+    def find(key: jax.Array, batch: Batch) -> None:
         start = substitute(seed(model, key), substitute_fn=init_to_uniform)
-        found.update({name: _outline(site) for name, site in traced(start, batch).items()})
+        found.update({name: _outline(site) for name, site in trace_sites(start, batch).items()})
 
-    with explained(model, form):
-        jax.eval_shape(survey, jax.random.key(0), form)
+    with explain_errors(model, shapes):
+        jax.eval_shape(find, jax.random.key(0), shapes)
     return found
 
 
-def _outline(site: dict[str, Any]) -> Outline:
+def _outline(site: dict[str, Any]) -> SiteOutline:
     kind = site["type"]
     if kind == "plate":
-        size, taken = site["args"]
-        return Outline("plate" if taken in (None, size) else "subsample")
+        size, subsample_size = site["args"]
+        return SiteOutline("plate" if subsample_size in (None, size) else "subsample")
     if kind == "deterministic":
         depth = max((-frame.dim for frame in site["cond_indep_stack"]), default=0)
         # A deterministic site does not say which axes are plates': they are named only where all of its axes are.
         has_doubt = jnp.ndim(site["value"]) != depth
-        return Outline(kind, jnp.shape(site["value"]), () if has_doubt else _plates(site, event_dim=0))
+        return SiteOutline(kind, jnp.shape(site["value"]), () if has_doubt else _plates(site, event_dim=0))
     if kind != "sample":
-        return Outline(kind)
+        return SiteOutline(kind)
     if site["is_observed"]:
         kind = "factor" if _is_within(site["fn"], dist.Unit) else "observed"
-        return Outline(kind, log_density(site).shape)
+        return SiteOutline(kind, log_density(site).shape)
     if site["fn"].support.is_discrete:
-        return Outline("discrete")
+        return SiteOutline("discrete")
     if site["scale"] is not None:
-        return Outline("scaled")
+        return SiteOutline("scaled")
     u = dist.biject_to(site["fn"].support).inv(site["value"])
-    form = jax.ShapeDtypeStruct(jnp.shape(u), jnp.result_type(u))
-    return Outline("latent", jnp.shape(site["value"]), _plates(site, site["fn"].event_dim), form)
+    unconstrained = jax.ShapeDtypeStruct(jnp.shape(u), jnp.result_type(u))
+    return SiteOutline("latent", jnp.shape(site["value"]), _plates(site, site["fn"].event_dim), unconstrained)
 
 
 def _plates(site: dict[str, Any], event_dim: int) -> tuple[str | None, ...]:
@@ -176,38 +151,28 @@ def _plates(site: dict[str, Any], event_dim: int) -> tuple[str | None, ...]:
     return tuple(names)
 
 
-def _refuse_forms(two: dict[str, Outline], three: dict[str, Outline], hint: str) -> None:
-    """Refuse kinds of sites that cannot be sampled, and latent sites whose form depends on the number of rows.
+def _check_kinds_and_shapes(two: dict[str, SiteOutline], three: dict[str, SiteOutline], hint: str) -> None:
+    """Refuse kinds of sites that cannot be sampled, and latent sites whose shape depends on the number of rows.
 
     The hint is for latent sites that would be observed ones if the model took the batch as its argument.
     """
     for name, site in two.items():
-        if site.kind in REFUSED:
-            raise ValueError(REFUSED[site.kind].format(name=name) + (hint if site.kind == "discrete" else ""))
+        if site.kind in REFUSALS:
+            raise refusal(site.kind, name, hint=hint)
     if two.keys() != three.keys():
-        extra = min(two.keys() ^ three.keys())
-        raise ValueError(
-            f"the sites depend on the number of rows: {extra!r} is there for one batch and not for another. Write one "
-            f'site for all rows: with numpyro.plate("data", len(batch["y"])): numpyro.sample("y", ..., obs=batch["y"]).'
-        )
+        raise refusal("sites by rows", min(two.keys() ^ three.keys()))
     if not any(site.kind == "latent" for site in two.values()):
-        raise ValueError(
-            'the model has no latent variables: there is nothing to sample. Write numpyro.sample("w", ...).'
-        )
+        raise refusal("no latent")
     for name, site in two.items():
         if site.kind == "latent" and site.shape != three[name].shape:
-            raise ValueError(
-                f"{name!r} has values for each row, shape {site.shape} for 2 rows and {three[name].shape} for 3: every "
-                f"agent would have variables of its own, and agents sample the same variables. Sum it out of the "
-                f"likelihood; or give variables to groups, all agents' groups in one plate: {ALL_GROUPS}.{hint}"
-            )
+            raise refusal("latent by rows", name, two=site.shape, three=three[name].shape, hint=hint)
 
 
 def _quantities(model: Model, params: Params, batch: Batch) -> dict[str, Any]:
     """Compute by site what may depend on the batch: a latent's prior and value, a deterministic value, a likelihood."""
     values, terms = constrained(model, params, batch), prior_terms(model, params, batch, [])
     found: dict[str, Any] = {name: (terms[name], values[name]) for name in params}
-    for name, site in run(model, values, batch).items():
+    for name, site in run_model(model, values, batch).items():
         if site["type"] == "deterministic":
             found[name] = site["value"]
         elif site["type"] == "sample" and site["is_observed"]:
@@ -230,9 +195,9 @@ def _is_within(fn: Any, kind: Any) -> bool:
     return isinstance(fn, kind) or (hasattr(fn, "base_dist") and _is_within(fn.base_dist, kind))
 
 
-def _inputs(model: Model, latents: dict[str, jax.ShapeDtypeStruct], form: Batch) -> dict[str, frozenset[str]]:
+def _inputs(model: Model, latents: dict[str, jax.ShapeDtypeStruct], shapes: Batch) -> dict[str, frozenset[str]]:
     """Find which of "params" and "batch" each of the `_quantities` depends on."""
-    found = inputs_of(partial(_quantities, model), params=latents, batch=form)
+    found = inputs_of(partial(_quantities, model), params=latents, batch=shapes)
     return {name: frozenset().union(*jax.tree.leaves(part)) for name, part in found.items()}
 
 
@@ -240,8 +205,8 @@ def _changed_by_rows(model: Model, latents: dict[str, jax.ShapeDtypeStruct], bat
     """Find the `_quantities` that differ between two rows and three, at a point drawn at random."""
 
     def both(key: jax.Array) -> list[dict[str, Any]]:
-        point = anywhere(key, latents)
-        return [_quantities(model, point, zeros(batch, rows)) for rows in (2, 3)]
+        point = random_values(key, latents)
+        return [_quantities(model, point, dummy_batch(batch, rows)) for rows in (2, 3)]
 
     two, three = jax.jit(both)(jax.random.key(0))
 
@@ -253,53 +218,19 @@ def _changed_by_rows(model: Model, latents: dict[str, jax.ShapeDtypeStruct], bat
 
 def _row_axis(name: str, two: tuple[int, ...], three: tuple[int, ...]) -> int:
     """Find the axis of the rows in a log density, given its shapes for two rows and for three."""
-    axes = [axis for axis, sizes in enumerate(zip(two, three, strict=False)) if sizes == (2, 3)]
-    if (
-        len(two) == len(three)
-        and len(axes) == 1
-        and two[: axes[0]] + two[axes[0] + 1 :] == (three[: axes[0]] + three[axes[0] + 1 :])
-    ):
-        return axes[0]
-    if len(axes) > 1:
-        raise ValueError(
-            f"the log density of {name!r} is a table of rows by rows, shape {two} for 2 rows: a column (rows, 1) was "
-            f'paired with an array (rows,). Write obs=batch["y"][:, 0], or drop the axis of its mean.'
-        )
-    raise ValueError(
-        f"the log density of {name!r} has shape {two} for 2 rows and {three} for 3; one axis of the rows is needed, as "
-        f"examples are independent given the parameters. Take .to_event() and sums off the axis of the rows, and put "
-        f'the site into with numpyro.plate("data", len(batch["y"])):'
-    )
+    unequal = [axis for axis, (a, b) in enumerate(zip(two, three, strict=False)) if a != b]
+    by_rows = [axis for axis in unequal if (two[axis], three[axis]) == (2, 3)]
+    if len(two) == len(three) and len(by_rows) == 1 and unequal == by_rows:
+        return by_rows[0]
+    raise refusal("rows by rows" if len(by_rows) > 1 else "no row axis", name, two=two, three=three)
 
 
-def _dims(outlines: dict[str, Outline], names: list[str]) -> dict[str, tuple[str, ...]]:
+def _dims(outlines: dict[str, SiteOutline], names: list[str]) -> dict[str, tuple[str, ...]]:
     """Return the axes' names of sites in plates, but for plates called like a site, or like an axis of all draws."""
-    taken = {*RESERVED, *names}
-    plates = {name: [p if p not in taken else None for p in outlines[name].plates] for name in names}
+    used = {*RESERVED, *names}
+    plates = {name: [p if p not in used else None for p in outlines[name].plates] for name in names}
     return {
         name: tuple(plate or f"{name}_dim_{axis}" for axis, plate in enumerate(axes))
         for name, axes in plates.items()
         if any(axes)
     }
-
-
-@contextmanager
-def explained(model: Model, form: Batch) -> Iterator[None]:
-    """Explain errors raised by a model: what it was run on and, where only tracing raises them, what to write."""
-    try:
-        yield
-    except READ_IN_PYTHON as error:
-        raise ValueError(
-            f"the model looks at values in Python, and its code must be the same for all agents' data "
-            f"({str(error).splitlines()[0]}) Where a plate takes its size from the values, every agent would have "
-            f"variables of its own: write the number of all agents' groups, {ALL_GROUPS}. Elsewhere write jax.numpy "
-            f"for numpy, and jnp.where for if."
-        ) from error
-    except Exception as error:
-        shapes = ", ".join(f"{leaf.dtype}{list(leaf.shape)}" for leaf in jax.tree.leaves(form))
-        error.add_note(
-            f"The NumPyro model was run on a batch like the data, of {shapes}. "
-            f'A plate over the rows takes its size from the batch: numpyro.plate("data", len(batch["y"])).'
-            f"{by_columns(model)}"
-        )
-        raise

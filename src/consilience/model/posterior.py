@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import reduce
 from operator import add
@@ -12,10 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._checks import check_positive
 from .._extras import require
+from .._refused import Refused
 from .._types import Batch, Key, Params
 from .shards import Shard
-from .tasks import Classification, Regression, Task, logits_of, means_of
+from .tasks import Classification, Regression, Task, checked_logits, checked_means
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,9 +82,9 @@ class Posterior:
           task: what is predicted, if it is to be scored; its functions take the constrained draws, {site: value}.
         """
         require("numpyro", "numpyro")
-        from .numpyro import unread
+        from .numpyro import numpyro_posterior
 
-        return unread(model, init, task)
+        return numpyro_posterior(model, init, task)
 
     @classmethod
     def classifier(
@@ -105,7 +107,7 @@ class Posterior:
           y: name of the labels, which are whole numbers from 0.
           init: where chains start: the parameters, or a function of a key that returns them.
         """
-        logits = logits_of(apply)
+        logits = checked_logits(apply)
         task = Classification(lambda params, x: jax.nn.softmax(logits(params, x)), x, y)
 
         def log_likelihood(params: Params, batch: Batch) -> jax.Array:
@@ -139,8 +141,8 @@ class Posterior:
           y: name of the outcomes, an array (rows,).
           init: where chains start: the parameters, or a function of a key that returns them.
         """
-        _check_positive("noise_sd", noise_sd)
-        task = Regression(means_of(apply), lambda params: noise_sd, x, y)
+        check_positive("noise_sd", noise_sd)
+        task = Regression(checked_means(apply), lambda params: noise_sd, x, y)
 
         def log_likelihood(params: Params, batch: Batch) -> jax.Array:
             return jax.scipy.stats.norm.logpdf(task.outcomes(batch), task.mean(params, task.inputs(batch)), noise_sd)
@@ -152,8 +154,8 @@ class Posterior:
         """Return the posterior for data of the form of `batch`: itself, unless it has yet to be read off a model."""
         return self
 
-    def check_data(self, agent: int, params: Params, batch: Batch) -> None:
-        """Refuse an agent's data, already known to be arrays without NaN, that do not fit this model."""
+    def check_data(self, agent: str, params: Params, batch: Batch) -> None:
+        """Refuse data, already known to be arrays without NaN, that do not fit this model, with their agent's name."""
         if self.task is not None:  # its functions take what draws show
             self.task.check(agent, params if self.constrain is None else self.constrain(params), batch)
 
@@ -169,11 +171,9 @@ def _prior(precision: float, log_prior: Callable[[Params], jax.Array] | None) ->
     """Return the log density of N(0, 1/precision) on every parameter, or the `log_prior` given in its place."""
     if log_prior is not None:
         if precision != 1.0:
-            raise ValueError(
-                f"prior_precision = {precision!r} is that of a prior which log_prior replaces: leave it out."
-            )
+            raise Refused(f"prior_precision = {precision!r}", "log_prior replaces that prior", "Leave it out.")
         return log_prior
-    _check_positive("prior_precision", precision)
+    check_positive("prior_precision", precision)
 
     def gaussian(params: Params) -> jax.Array:
         return -0.5 * precision * reduce(add, [jnp.sum(leaf**2) for leaf in jax.tree.leaves(params)])
@@ -181,27 +181,24 @@ def _prior(precision: float, log_prior: Callable[[Params], jax.Array] | None) ->
     return gaussian
 
 
-def _check_positive(name: str, value: Any) -> None:
-    if isinstance(value, str | bool) or np.ndim(value) != 0 or not 0 < value < np.inf:
-        raise ValueError(f"{name} = {value!r} must be a positive number.")
-
-
 def check_posterior(posterior: Posterior, params: Params, batch: Batch) -> None:
     """Refuse a posterior whose functions return wrong shapes or dtypes; they are traced, not computed."""
     prior = jax.eval_shape(posterior.log_prior, params)
     if getattr(prior, "shape", None) != () or not jnp.issubdtype(prior.dtype, jnp.number):
-        fix = "Add .sum()" if getattr(prior, "shape", ()) else "A flat prior is lambda params: 0.0"
-        raise ValueError(f"log_prior(params) must return one real number; it returned {_shown(prior)}. {fix}.")
+        fix = "Add .sum()." if getattr(prior, "shape", ()) else "A flat prior is lambda params: 0.0."
+        raise Refused("log_prior(params)", f"it must return one real number; it returned {_described(prior)}", fix)
     examples = len(jax.tree.leaves(batch)[0])
     value = jax.eval_shape(posterior.log_likelihood, params, batch)
     if getattr(value, "shape", None) != (examples,):
         fix = "Leave out the sum over examples" if getattr(value, "shape", None) == () else "Sum over other axes"
-        raise ValueError(
-            f"log_likelihood(params, batch) must return one number per example, shape ({examples},) for this batch of "
-            f"{examples}; it returned {_shown(value)}. {fix}: padded examples are masked one by one."
+        raise Refused(
+            "log_likelihood(params, batch)",
+            f"it must return one number per example, shape ({examples},) for this batch of {examples}; it returned "
+            f"{_described(value)}",
+            f"{fix}: padded examples are masked one by one.",
         )
     if not jnp.issubdtype(value.dtype, jnp.floating):
-        raise TypeError(f"log_likelihood(params, batch) must return real numbers; it returned {_shown(value)}.")
+        raise Refused("log_likelihood(params, batch)", f"it must return real numbers; it returned {_described(value)}")
 
 
 class StartValues(NamedTuple):
@@ -219,25 +216,29 @@ def start_values(posterior: Posterior, params: Params, shard: Shard, size: int) 
     return StartValues(prior, value - prior / size, sum(leaf.sum() for leaf in jax.tree.leaves(gradient)))
 
 
-def check_start(priors: np.ndarray, likelihoods: np.ndarray, slopes: np.ndarray, *, first: int = 0) -> None:
+def check_start(
+    priors: np.ndarray, likelihoods: np.ndarray, slopes: np.ndarray, *, agents: Sequence[str] | None = None
+) -> None:
     """Refuse a start at which some density is not finite, naming the agent.
 
-    All arrays are (chains, agents); `first` is the number of their first agent.
+    All arrays are (chains, agents); `agents` are the names to tell them by, "agent 0" and so on if left out.
     """
     for chain, _ in np.argwhere(~np.isfinite(priors))[:1]:
-        raise ValueError(
-            f"log_prior is {priors[chain, 0]} at the start of chain {chain}. Choose an init inside the prior's "
-            f"support, or sample an unconstrained parameter and transform it."
+        raise Refused(
+            "log_prior",
+            f"it is {priors[chain, 0]} at the start of chain {chain}",
+            "Choose an init inside the prior's support, or sample an unconstrained parameter and transform it.",
         )
     for what, values in (("log-likelihood", likelihoods), ("gradient of the log density", slopes)):
         for chain, agent in np.argwhere(~np.isfinite(values))[:1]:
-            raise ValueError(
-                f"agent {first + agent}: the {what} is {values[chain, agent]} at the start of chain {chain}. Check "
-                f"this agent's data and the init: the density must be finite and differentiable there."
+            raise Refused(
+                agents[agent] if agents else f"agent {agent}",
+                f"the {what} is {values[chain, agent]} at the start of chain {chain}",
+                "Check this agent's data and the init: the density must be finite and differentiable there.",
             )
 
 
-def _shown(value: object) -> str:
+def _described(value: object) -> str:
     if isinstance(value, jax.ShapeDtypeStruct):
         return f"{value.dtype} of shape {value.shape}"
     return f"a {type(value).__name__}"

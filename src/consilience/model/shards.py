@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._refused import Refused
 from .._types import AnyArray, Batch
 from .layout import leaf_name
 
@@ -51,19 +52,17 @@ def rows(what: str, data: Batch) -> int:
     """Count the examples in `data`; refuse leaves that do not agree on the number."""
     leaves = jax.tree_util.tree_leaves_with_path(data)
     if not leaves:
-        raise ValueError(f"{what} has no arrays.")
+        raise Refused(what, "there are no arrays")
     first = None
     for path, leaf in leaves:
         name = leaf_name(path, root="the array")
         if np.ndim(leaf) == 0:
-            raise ValueError(
-                f"{what}: {name} is a single number; examples go along the first axis of arrays. "
-                f"Write lists as np.asarray(...)."
-            )
+            reason = f"{name} is a single number; examples go along the first axis of arrays"
+            raise Refused(what, reason, "Write lists as np.asarray(...).")
         if first is None:
             first = (name, len(leaf))
         elif len(leaf) != first[1]:
-            raise ValueError(f"{what}: {first[0]} has {first[1]} rows but {name} has {len(leaf)}.")
+            raise Refused(what, f"{first[0]} has {first[1]} rows but {name} has {len(leaf)}")
     assert first is not None
     return first[1]
 
@@ -74,9 +73,9 @@ def as_arrays(what: str, data: Batch) -> Batch:
     def convert(path: Any, leaf: Any) -> np.ndarray:
         name = leaf_name(path, root="the data")
         if hasattr(leaf, "toarray"):
-            raise TypeError(f"{what}: {name} is a sparse matrix. Write {name}.toarray().")
+            raise Refused(what, f"{name} is a sparse matrix", f"Write {name}.toarray().")
         if isinstance(leaf, np.ma.MaskedArray) and np.ma.is_masked(leaf):
-            raise TypeError(f"{what}: {name} has masked entries. Drop or impute them.")
+            raise Refused(what, f"{name} has masked entries", "Drop or impute them.")
         return np.asarray(leaf)
 
     return jax.tree_util.tree_map_with_path(convert, data)
@@ -104,12 +103,13 @@ def form(shard: Batch) -> str:
 
 def _check_number(shards: Sequence[Batch], size: int) -> None:
     if not isinstance(shards, list | tuple):
-        raise TypeError(
-            f"shards is a {type(shards).__name__}; it must be a list with one pytree of arrays per agent. "
-            f"Write shards=cs.shard(data, agents={size}), [data] for one agent, or a function of an agent's number."
+        raise Refused(
+            "shards",
+            f"a {type(shards).__name__}, where a list with one pytree of arrays per agent is needed",
+            f"Write shards=cs.shard(data, agents={size}), [data] for one agent, or a function of an agent's number.",
         )
     if len(shards) != size:
-        raise ValueError(f"there are {len(shards)} shards for {size} agents: every agent needs exactly one.")
+        raise Refused("shards", f"there are {len(shards)} shards for {size} agents: every agent needs exactly one")
 
 
 def _checked(shards: Sequence[Batch], first: int = 0) -> list[Batch]:
@@ -117,7 +117,7 @@ def _checked(shards: Sequence[Batch], first: int = 0) -> list[Batch]:
     shards = [as_arrays(f"agent {agent}", shard) for agent, shard in enumerate(shards, first)]
     for agent, shard in enumerate(shards, first):
         if rows(f"agent {agent}", shard) == 0:
-            raise ValueError(f"agent {agent} has no examples: leave it out of the network, or give it some.")
+            raise Refused(f"agent {agent}", "it has no examples", "Leave it out of the network, or give it some.")
         _check_like(agent, shard, first, shards[0])
     return shards
 
@@ -126,21 +126,18 @@ def _check_like(agent: int, shard: Batch, first: int, model: Batch) -> None:
     """Refuse a shard that cannot be computed with, or is not of the form of `model`, the `first` agent's."""
     forms = [str(jax.tree.structure(data)) for data in (shard, model)]
     if forms[0] != forms[1]:
-        raise ValueError(f"agent {agent}: its data is {forms[0]}, agent {first}'s is {forms[1]}.")
+        raise Refused(f"agent {agent}", f"its data is {forms[0]}, agent {first}'s is {forms[1]}")
     for (path, leaf), reference in zip(jax.tree_util.tree_leaves_with_path(shard), jax.tree.leaves(model), strict=True):
         name = leaf_name(path, root="its data")
         if not (jnp.issubdtype(leaf.dtype, jnp.number) or leaf.dtype == bool):
-            raise TypeError(f"agent {agent}: {name} has dtype {leaf.dtype}; numbers are needed.")
+            raise Refused(f"agent {agent}", f"{name} has dtype {leaf.dtype}; numbers are needed")
         if leaf.shape[1:] != reference.shape[1:]:
-            raise ValueError(
-                f"agent {agent}: an example of {name} has shape {leaf.shape[1:]}, agent {first}'s has "
-                f"{reference.shape[1:]}."
-            )
+            shapes = f"has shape {leaf.shape[1:]}, agent {first}'s has {reference.shape[1:]}"
+            raise Refused(f"agent {agent}", f"an example of {name} {shapes}")
         if leaf.dtype != reference.dtype:
-            raise TypeError(
-                f"agent {agent}: {name} has dtype {leaf.dtype}, agent {first}'s has {reference.dtype}. "
-                f"Convert both: .astype({str(np.result_type(leaf, reference))!r})."
-            )
+            reason = f"{name} has dtype {leaf.dtype}, agent {first}'s has {reference.dtype}"
+            fix = f"Convert both: .astype({str(np.result_type(leaf, reference))!r})."
+            raise Refused(f"agent {agent}", reason, fix)
         _check_values(agent, name, leaf)
 
 
@@ -149,10 +146,8 @@ def _check_values(agent: int, name: str, leaf: np.ndarray) -> None:
     bad = np.isnan(leaf) if jnp.issubdtype(leaf.dtype, jnp.floating) else np.zeros(leaf.shape, bool)
     if bad.any():
         rows_with = np.unique(np.argwhere(bad)[:, 0])
-        raise ValueError(
-            f"agent {agent}: {name} has NaN in {len(rows_with)} of {len(leaf)} rows, the first is row {rows_with[0]}. "
-            f"Drop or impute them."
-        )
+        reason = f"{name} has NaN in {len(rows_with)} of {len(leaf)} rows, the first is row {rows_with[0]}"
+        raise Refused(f"agent {agent}", reason, "Drop or impute them.")
     kept = jax.dtypes.canonicalize_dtype(leaf.dtype)
     if kept == leaf.dtype:
         return
@@ -161,9 +156,10 @@ def _check_values(agent: int, name: str, leaf: np.ndarray) -> None:
     lost = cast != leaf if leaf.dtype.kind in "iu" else np.isfinite(leaf) & ~np.isfinite(cast)
     if lost.any():
         place = np.argwhere(lost)[0]
-        raise ValueError(
-            f"agent {agent}: {name} has {leaf[tuple(place)]} in row {place[0]}, which {kept} cannot hold. Rescale it, "
-            f'or switch on double precision: jax.config.update("jax_enable_x64", True).'
+        raise Refused(
+            f"agent {agent}",
+            f"{name} has {leaf[tuple(place)]} in row {place[0]}, which {kept} cannot hold",
+            'Rescale it, or switch on double precision: jax.config.update("jax_enable_x64", True).',
         )
 
 

@@ -8,11 +8,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._checks import whole_number
+from .._checks import check_one_of, check_positive, whole_number
+from .._refused import Refused
 from .._types import Batch
 from .shards import as_arrays, check_shards, rows
 
 DIRICHLET_TRIES = 100
+SPLITS = ("iid", "label", "dirichlet", "features")
 
 
 def shard(
@@ -49,23 +51,21 @@ def shard(
     count = rows("data", data)
     data = as_arrays("data", data)
     if isinstance(by, str) and by == "features":
-        return _feature_blocks(data, agents, feature, blocks)
+        return _split_by_features(data, agents, feature, blocks)
     random = np.random.default_rng(seed)
     if isinstance(by, list | tuple | np.ndarray):
-        parts = _given(by, agents, count)
+        parts = _split_by_indices(by, agents, count)
     elif by == "iid":
         parts = [np.sort(part) for part in np.array_split(random.permutation(count), agents)]
     elif by == "label":
-        parts = _by_class(_labels(data, label, count), agents)
+        parts = _split_by_label(_labels(data, label, count), agents)
     elif by == "dirichlet":
-        parts = _dirichlet(_labels(data, label, count), agents, alpha, random)
+        parts = _split_by_dirichlet(_labels(data, label, count), agents, alpha, random)
     else:
-        raise ValueError(
-            f'by={by!r} is not one of "iid", "label", "dirichlet", "features", nor a list of index arrays.'
-        )
+        check_one_of("by", by, SPLITS, ", nor a list of index arrays")
     for agent, part in enumerate(parts):
         if len(part) == 0:
-            raise ValueError(f"agent {agent} would have no examples: {count} rows, {agents} agents, by={by!r}.")
+            raise Refused(f"by={by!r}", f"agent {agent} would have no examples: {count} rows, {agents} agents")
     return [jax.tree.map(lambda leaf, part=part: leaf[part], data) for part in parts]
 
 
@@ -75,51 +75,48 @@ def pool(shards: Sequence[Batch]) -> list[Batch]:
     For shards split by features its posterior is the product that the agents sample, not the posterior of whole rows.
     """
     if not isinstance(shards, list | tuple) or not shards:
-        raise TypeError("pool takes a list of shards, one pytree of arrays per agent.")
+        raise Refused("pool", "it takes a list of shards, one pytree of arrays per agent")
     return [jax.tree.map(lambda *leaves: np.concatenate(leaves), *check_shards(shards, len(shards)))]
 
 
 def _labels(data: Batch, label: Any, count: int) -> np.ndarray:
     chosen = label is not None and not isinstance(label, str | int | np.integer)
-    values = np.asarray(label if chosen else data[_key(data, label, "label", "y", -1)])
+    values = np.asarray(label if chosen else data[_find_key(data, label, "label", "y", -1)])
     if values.shape != (count,):
-        raise ValueError(f"label: one class per row is needed, shape ({count},); it has shape {values.shape}.")
+        raise Refused("label", f"one class per row is needed, shape ({count},); it has shape {values.shape}")
     if values.dtype.kind == "f" and np.isnan(values).any():
-        raise ValueError(f"label: the class of row {np.flatnonzero(np.isnan(values))[0]} is NaN: it belongs to nobody.")
+        raise Refused("label", f"the class of row {np.flatnonzero(np.isnan(values))[0]} is NaN: it belongs to nobody")
     return values
 
 
-def _key(data: Batch, choice: Any, argument: str, key: str, position: int) -> Any:
+def _find_key(data: Batch, choice: Any, argument: str, key: str, position: int) -> Any:
     """Return the key of the labels or features: `choice`, or by default `key` in a dict and `position` in a tuple."""
     if isinstance(data, dict):
         place = key if choice is None else choice
         if place not in data:
-            raise ValueError(f"{argument}: data has {', '.join(map(repr, data))}; say which, {argument}=...")
+            raise Refused(argument, f"data has {', '.join(map(repr, data))}", f"Say which, {argument}=...")
         return place
     if not isinstance(data, list | tuple):
-        raise ValueError(f"{argument}: data is a single array; pass a dict such as {{'x': ..., 'y': ...}}.")
+        raise Refused(argument, "data is a single array", "Pass a dict such as {'x': ..., 'y': ...}.")
     place = position if choice is None else choice
     names: tuple[str, ...] = getattr(data, "_fields", ())
     if place in names:
         return names.index(place)
     if not isinstance(place, int | np.integer) or not -len(data) <= place < len(data):
-        raise ValueError(f"{argument} = {place!r}: data is a tuple of {len(data)}; say which by its number.")
+        raise Refused(f"{argument} = {place!r}", f"data is a tuple of {len(data)}", "Say which by its number.")
     return place % len(data)
 
 
-def _by_class(labels: np.ndarray, agents: int) -> list[np.ndarray]:
+def _split_by_label(labels: np.ndarray, agents: int) -> list[np.ndarray]:
     classes = np.unique(labels)
     if len(classes) < agents:
-        raise ValueError(
-            f'by="label": {len(classes)} classes cannot be dealt to {agents} agents, each needs one of its own. '
-            f'Use by="dirichlet".'
-        )
+        reason = f"{len(classes)} classes cannot be dealt to {agents} agents, each needs one of its own"
+        raise Refused('by="label"', reason, 'Use by="dirichlet".')
     return [np.flatnonzero(np.isin(labels, own)) for own in np.array_split(classes, agents)]
 
 
-def _dirichlet(labels: np.ndarray, agents: int, alpha: float, random: np.random.Generator) -> list[np.ndarray]:
-    if not alpha > 0:
-        raise ValueError(f"alpha = {alpha}: a positive number is needed.")
+def _split_by_dirichlet(labels: np.ndarray, agents: int, alpha: float, random: np.random.Generator) -> list[np.ndarray]:
+    check_positive("alpha", alpha)
     for _ in range(DIRICHLET_TRIES):
         owner = np.empty(len(labels), dtype=int)
         for one in np.unique(labels):
@@ -129,58 +126,52 @@ def _dirichlet(labels: np.ndarray, agents: int, alpha: float, random: np.random.
             owner[members] = np.searchsorted(cuts, np.arange(len(members)) + random.uniform(), side="right")
         if len(np.unique(owner)) == agents:
             return [np.flatnonzero(owner == agent) for agent in range(agents)]
-    raise ValueError(
-        f'by="dirichlet", alpha = {alpha}: in {DIRICHLET_TRIES} draws some of the {agents} agents always had nothing. '
-        f"Use a larger alpha or fewer agents."
-    )
+    reason = f"in {DIRICHLET_TRIES} draws some of the {agents} agents always had nothing"
+    raise Refused(f'by="dirichlet", alpha = {alpha}', reason, "Use a larger alpha or fewer agents.")
 
 
-def _given(parts: Sequence[Any], agents: int, count: int) -> list[np.ndarray]:
+def _split_by_indices(parts: Sequence[Any], agents: int, count: int) -> list[np.ndarray]:
     if len(parts) != agents:
-        raise ValueError(f"by: there are {len(parts)} index lists for {agents} agents.")
+        raise Refused("by", f"there are {len(parts)} index lists for {agents} agents")
     parts = [np.asarray(part) for part in parts]
     owner = np.full(count, -1)
     for agent, part in enumerate(parts):
         if part.ndim != 1 or (part.size and part.dtype.kind not in "iu"):
-            raise TypeError(f"by: agent {agent}'s indices must be a list of whole numbers.")
+            raise Refused("by", f"agent {agent}'s indices must be a list of whole numbers")
         if part.size and not 0 <= part.min() <= part.max() < count:
-            raise ValueError(f"by: agent {agent} is given a row outside 0 ... {count - 1}.")
+            raise Refused("by", f"agent {agent} is given a row outside 0 ... {count - 1}")
         for row in part:
             if owner[row] >= 0:
-                raise ValueError(
-                    f"by: row {row} is given to agent {owner[row]} and to agent {agent}: it would count twice. "
-                    f"Give each row to one agent."
-                )
+                reason = f"row {row} is given to agent {owner[row]} and to agent {agent}: it would count twice"
+                raise Refused("by", reason, "Give each row to one agent.")
             owner[row] = agent
     left = np.flatnonzero(owner < 0)
     if left.size:
-        raise ValueError(
-            f"by: {left.size} rows belong to no agent, the first is row {left[0]}. Give them to one, or leave them "
-            f"out of data."
-        )
+        reason = f"{left.size} rows belong to no agent, the first is row {left[0]}"
+        raise Refused("by", reason, "Give them to one, or leave them out of data.")
     return [part.astype(int) for part in parts]
 
 
-def _feature_blocks(data: Batch, agents: int, feature: Any, blocks: Sequence[Any] | None) -> list[Batch]:
+def _split_by_features(data: Batch, agents: int, feature: Any, blocks: Sequence[Any] | None) -> list[Batch]:
     if isinstance(data, np.ndarray):
         if feature is not None:
-            raise ValueError(f"feature = {feature!r}: data is a single array, and all of it is features.")
-        return [shard["x"] for shard in _feature_blocks({"x": data}, agents, None, blocks)]
-    key = _key(data, feature, "feature", "x", 0)
+            raise Refused(f"feature = {feature!r}", "data is a single array, and all of it is features")
+        return [shard["x"] for shard in _split_by_features({"x": data}, agents, None, blocks)]
+    key = _find_key(data, feature, "feature", "x", 0)
     features = data[key]
     if np.ndim(features) != 2:
-        raise ValueError(f"feature: a table (rows, features) is needed; it has shape {np.shape(features)}.")
+        raise Refused("feature", f"a table (rows, features) is needed; it has shape {np.shape(features)}")
     width = features.shape[1]
 
     def of_agent(own: np.ndarray) -> Batch:
         masked = np.zeros_like(features)
         masked[:, own] = features[:, own]
-        return _replaced(data, key, masked)
+        return _replace_leaf(data, key, masked)
 
     return [of_agent(own) for own in _blocks(agents, width, blocks)]
 
 
-def _replaced(data: Batch, key: Any, value: np.ndarray) -> Batch:
+def _replace_leaf(data: Batch, key: Any, value: np.ndarray) -> Batch:
     """Return a copy of `data`, a dict or a tuple, with `value` at `key`."""
     if isinstance(data, dict):
         return {**data, key: value}
@@ -196,11 +187,10 @@ def _blocks(agents: int, width: int, blocks: Sequence[Any] | None) -> list[np.nd
     else:
         parts = [np.asarray(block) for block in blocks]
         if not all(part.ndim == 1 and part.dtype.kind in "iu" for part in parts):
-            raise TypeError("blocks: sizes, or lists of whole numbers, one per agent.")
+            raise Refused("blocks", "they are sizes, or lists of whole numbers, one per agent")
     dealt = np.sort(np.concatenate([np.empty(0, int), *parts]))
     if len(parts) != agents or min(map(len, parts)) == 0 or not np.array_equal(dealt, np.arange(width)):
-        raise ValueError(
-            f"blocks: {agents} agents need {agents} non-empty blocks that hold each of the {width} features once; "
-            f"for example blocks={[len(part) for part in np.array_split(np.arange(width), agents)]}."
-        )
+        example = [len(part) for part in np.array_split(np.arange(width), agents)]
+        reason = f"{agents} agents need {agents} non-empty blocks that hold each of the {width} features once"
+        raise Refused("blocks", reason, f"For example blocks={example}.")
     return parts

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._refused import Refused
 from .._types import Batch, Key, Number, Params
 
 
@@ -32,15 +33,14 @@ class Classification:
 
     def inputs(self, batch: Batch) -> Any:
         """Return the inputs of a batch."""
-        return _part(batch, self.x, 0)
+        return _column(batch, self.x, 0)
 
     def outcomes(self, batch: Batch) -> Any:
         """Return the labels of a batch; refuse them where they are not one whole number a row."""
-        labels = _one_a_row(_part(batch, self.y, -1), self.y, f"{self.y}.argmax(axis=1) if its rows are one-hot")
+        labels = _one_a_row(_column(batch, self.y, -1), self.y, f"{self.y}.argmax(axis=1) if its rows are one-hot")
         if not (jnp.issubdtype(labels.dtype, jnp.integer) or labels.dtype == bool):
-            raise TypeError(
-                f"{self.y} has dtype {labels.dtype}; labels are whole numbers. Write {self.y}.astype(np.int32)."
-            )
+            reason = f"its dtype is {labels.dtype}; labels are whole numbers"
+            raise Refused(self.y, reason, f"Write {self.y}.astype(np.int32).")
         return labels
 
     def classes(self, params: Params, batch: Batch) -> int:
@@ -52,15 +52,16 @@ class Classification:
         logits = jnp.log(self.probabilities(params, self.inputs(batch)))
         return {self.y: jax.random.categorical(key, logits)}
 
-    def check(self, agent: int, params: Params, batch: Batch) -> None:
-        """Refuse an agent's labels that the model has no class for."""
+    def check(self, agent: str, params: Params, batch: Batch) -> None:
+        """Refuse the labels of an agent, told by its name, that the model has no class for."""
         labels, classes = np.asarray(self.outcomes(batch)), self.classes(params, batch)
         for row in np.flatnonzero((labels < 0) | (labels >= classes))[:1]:
             larger = f", or give the model {labels.max() + 1} classes" if labels.min() >= 0 else ""
-            raise ValueError(
-                f"agent {agent}: {self.y} is {labels[row]} in row {row}, and the model's classes are 0 to "
-                f"{classes - 1}. Number the labels of all agents from 0{larger}: before they are dealt out, "
-                f"{self.y} = np.unique({self.y}, return_inverse=True)[1]."
+            raise Refused(
+                agent,
+                f"{self.y} is {labels[row]} in row {row}, and the model's classes are 0 to {classes - 1}",
+                f"Number the labels of all agents from 0{larger}: before they are dealt out, "
+                f"{self.y} = np.unique({self.y}, return_inverse=True)[1].",
             )
 
 
@@ -82,31 +83,30 @@ class Regression:
 
     def inputs(self, batch: Batch) -> Any:
         """Return the inputs of a batch."""
-        return _part(batch, self.x, 0)
+        return _column(batch, self.x, 0)
 
     def outcomes(self, batch: Batch) -> Any:
         """Return the outcomes of a batch; refuse them where they are not one number a row."""
-        return _one_a_row(_part(batch, self.y, -1), self.y, "a NumPyro model for outcomes of several numbers")
+        return _one_a_row(_column(batch, self.y, -1), self.y, "a NumPyro model for outcomes of several numbers")
 
     def draw(self, key: Key, params: Params, batch: Batch) -> dict[str, jax.Array]:
         """Draw outcomes for the rows of a batch, noise included."""
         mean = self.mean(params, self.inputs(batch))
         return {self.y: mean + self.sd(params) * jax.random.normal(key, mean.shape, mean.dtype)}
 
-    def check(self, agent: int, params: Params, batch: Batch) -> None:
-        """Refuse an agent's outcomes that are not of the shape of the model's means."""
+    def check(self, agent: str, params: Params, batch: Batch) -> None:
+        """Refuse the outcomes of an agent, told by its name, that are not of the shape of the model's means."""
         mean = jax.eval_shape(self.mean, params, self.inputs(batch)).shape
         outcomes = np.shape(self.outcomes(batch))
         if mean != outcomes:
-            raise ValueError(
-                f"agent {agent}: {self.y} has shape {outcomes} and the model's mean {mean}; one number a row is needed."
-            )
+            shapes = f"{self.y} has shape {outcomes} and the model's mean {mean}"
+            raise Refused(agent, f"{shapes}; one number a row is needed")
 
 
 Task = Classification | Regression
 
 
-def logits_of(apply: Callable[[Params, Any], jax.Array]) -> Callable[[Params, Any], jax.Array]:
+def checked_logits(apply: Callable[[Params, Any], jax.Array]) -> Callable[[Params, Any], jax.Array]:
     """Return `apply` with a check that it gives a table of logits, of two classes or more."""
 
     def logits(params: Params, x: Any) -> jax.Array:
@@ -114,48 +114,47 @@ def logits_of(apply: Callable[[Params, Any], jax.Array]) -> Callable[[Params, An
         shape, rows = jnp.shape(table), _rows(x)
         if len(shape) != 2 or shape[0] != rows or shape[1] == 1:
             joined = {(rows,): "jnp.stack", (rows, 1): "jnp.concatenate"}.get(shape)
-            fix = f" For two classes write {joined}([0 * z, z], axis=1)." if joined else ""
-            raise ValueError(
-                f"apply(params, x) must give logits (rows, classes); for {rows} rows it gave shape {shape}.{fix}"
-            )
+            fix = f"For two classes write {joined}([0 * z, z], axis=1)." if joined else ""
+            reason = f"it must give logits (rows, classes); for {rows} rows it gave shape {shape}"
+            raise Refused("apply(params, x)", reason, fix)
         return table
 
     return logits
 
 
-def means_of(apply: Callable[[Params, Any], jax.Array]) -> Callable[[Params, Any], jax.Array]:
+def checked_means(apply: Callable[[Params, Any], jax.Array]) -> Callable[[Params, Any], jax.Array]:
     """Return `apply` with a check that it gives one number a row."""
 
     def means(params: Params, x: Any) -> jax.Array:
         values = apply(params, x)
-        if jnp.shape(values) != (_rows(x),):
-            fix = " Write apply(params, x)[:, 0]." if jnp.shape(values) == (_rows(x), 1) else ""
-            raise ValueError(
-                f"apply(params, x) must give one number a row; for {_rows(x)} rows it gave shape "
-                f"{jnp.shape(values)}.{fix}"
-            )
+        shape, rows = jnp.shape(values), _rows(x)
+        if shape != (rows,):
+            fix = "Write apply(params, x)[:, 0]." if shape == (rows, 1) else ""
+            reason = f"it must give one number a row; for {rows} rows it gave shape {shape}"
+            raise Refused("apply(params, x)", reason, fix)
         return values
 
     return means
 
 
-def _part(batch: Batch, name: str, place: int) -> Any:
+def _column(batch: Batch, name: str, place: int) -> Any:
     """Return a batch's inputs or outcomes: by name in a dict, or by their place in a tuple."""
     if isinstance(batch, Mapping):
         if name not in batch:
-            has = ", ".join(repr(key) for key in batch)
-            raise ValueError(f"the data have {has}, and no {name!r}. Say which are inputs and outcomes: x=..., y=...")
+            reason = f"they have {', '.join(map(repr, batch))}, and no {name!r}"
+            raise Refused("the data", reason, "Say which are inputs and outcomes: x=..., y=...")
         return batch[name]
     if isinstance(batch, tuple | list):
         return batch[place]
-    raise TypeError(f"the data are a {type(batch).__name__}; write a dict with inputs and outcomes, or a tuple (x, y).")
+    fix = "Write a dict with inputs and outcomes, or a tuple (x, y)."
+    raise Refused("the data", f"they are a {type(batch).__name__}", fix)
 
 
 def _one_a_row(outcomes: Any, name: str, fix: str) -> Any:
     shape = np.shape(outcomes)
     if len(shape) != 1:
         fix = f"{name}[:, 0]" if shape[1:] == (1,) else fix
-        raise ValueError(f"{name} has shape {shape}; one number a row is needed. Write {fix}.")
+        raise Refused(name, f"its shape is {shape}; one number a row is needed", f"Write {fix}.")
     return outcomes
 
 

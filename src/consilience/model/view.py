@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._checks import nearest
+from .._refused import Refused
 from .._types import Params
 from .layout import Layout, leaf_name
 
@@ -58,7 +59,7 @@ class View:
         return self.layout.ravel(self.function(self.parameters.unravel(w)))
 
 
-def chosen(shown: Callable[[Params], Any] | None, keep: Keep | None) -> Callable[[Params], Any] | None:
+def kept_function(shown: Callable[[Params], Any] | None, keep: Keep | None) -> Callable[[Params], Any] | None:
     """Return what is kept of each draw, as a function of the parameters; None: all of them, as they are.
 
     Args:
@@ -71,16 +72,16 @@ def chosen(shown: Callable[[Params], Any] | None, keep: Keep | None) -> Callable
         return keep if shown is None else lambda params: keep(shown(params))
     names = list(keep)
     if isinstance(keep, str) or not all(isinstance(name, str) for name in names):
-        raise TypeError(f"keep = {keep!r}: a list of names, or a function of the parameters. Write keep=[...].")
+        raise Refused(f"keep = {keep!r}", "not a list of names, nor a function of the parameters", "Write keep=[...].")
 
     def some(params: Params) -> dict[str, Any]:
         paths = jax.tree_util.tree_leaves_with_path(params if shown is None else shown(params))
         leaves = {leaf_name(path): leaf for path, leaf in paths}
         for name in names:
             if name not in leaves:
-                near = get_close_matches(name, leaves, n=1)
-                fix = f" Write keep={near!r}." if near else ""
-                raise ValueError(f"keep: there is no parameter {name!r}; there are {', '.join(leaves)}.{fix}")
+                near = nearest(name, leaves)
+                fix = f"Write keep=[{near!r}]." if near else ""
+                raise Refused("keep", f"there is no parameter {name!r}; there are {', '.join(leaves)}", fix)
         return {name: leaves[name] for name in names}
 
     return some
@@ -90,5 +91,5 @@ def _as_real(leaf: Any) -> jax.Array:
     """Return a leaf as an array of real numbers, counts and flags too; refuse complex numbers."""
     array = jnp.asarray(leaf)
     if jnp.issubdtype(array.dtype, jnp.complexfloating):
-        raise TypeError("keep: complex numbers cannot be kept. Keep their real and imaginary parts.")
+        raise Refused("keep", "complex numbers cannot be kept", "Keep their real and imaginary parts.")
     return array if jnp.issubdtype(array.dtype, jnp.floating) else array.astype(float)

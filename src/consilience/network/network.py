@@ -9,12 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._checks import whole_number
+from .._checks import check, whole_number
 from .._lazy import LazyModule
+from .._refused import Refused
 from .plan import Plan, plan_network
 from .plot import plot_network
 from .tree import Tree, spanning_tree
-from .weights import DENSE_LIMIT, assemble, check_connected, edge_weights, extreme_eigenvalues, mixing_rate
+from .weights import (
+    DENSE_LIMIT,
+    assemble,
+    check_connected,
+    edge_weights,
+    extreme_eigenvalues,
+    mixing_rate,
+    refuse_first,
+)
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -41,7 +50,7 @@ class Network:
     """
 
     def __init__(self, graph: nx.Graph, weights: Weights = "metropolis", name: str | None = None) -> None:
-        graph = _checked(graph)
+        graph = _numbered(graph)
         check_connected(graph)
         self.size: int = graph.number_of_nodes()
         self.name: str = name or f"graph of {self.size}"
@@ -55,8 +64,7 @@ class Network:
 
     def neighbors(self, agent: int) -> tuple[int, ...]:
         """Return the agents that `agent` may talk to, in ascending order."""
-        if not 0 <= agent < self.size:
-            raise IndexError(f"agent {agent} is not one of 0 ... {self.size - 1}.")
+        whole_number("agent", agent, 0, self.size - 1)
         return tuple(sorted(self.graph[agent]))
 
     @cached_property
@@ -207,18 +215,16 @@ class Network:
         """Draw a random graph in which every agent has `degree` neighbours."""
         whole_number("size", size, 2), whole_number("degree", degree, 1)
         if degree >= size or size * degree % 2:
-            raise ValueError(
-                f"random_regular({size}, {degree}): needs degree < size and an even size × degree. "
-                f"For example random_regular({size + size % 2}, {min(degree, size - 1)})."
-            )
+            example = f"For example random_regular({size + size % 2}, {min(degree, size - 1)})."
+            reason = "it needs degree < size and an even size × degree"
+            raise Refused(f"random_regular({size}, {degree})", reason, example)
         graph = nx.random_regular_graph(degree, size, seed=seed)
         return cls._random(graph, weights, f"random {degree}-regular graph of {size}", seed, "a degree of at least 3")
 
     @classmethod
     def erdos_renyi(cls, size: int, probability: float, seed: int = 0, weights: Weights = "metropolis") -> Network:
         """Link each pair at random with `probability`. A disconnected draw is refused: raise it, or the seed."""
-        if not 0 < probability <= 1:
-            raise ValueError(f"erdos_renyi: probability = {probability} is not in (0, 1].")
+        check("probability", probability, 0 < probability <= 1, "a number above 0 and up to 1")
         graph = nx.erdos_renyi_graph(whole_number("size", size, 1), probability, seed=seed)
         enough = f"a probability well above ln(size)/size = {math.log(size) / size:.3g}"
         return cls._random(graph, weights, f"Erdős-Rényi graph of {size}", seed, enough)
@@ -226,7 +232,7 @@ class Network:
     @classmethod
     def _random(cls, graph: nx.Graph, weights: Weights, name: str, seed: int, enough: str) -> Network:
         if not nx.is_connected(graph):
-            raise ValueError(f"{name}, seed={seed}: this draw is disconnected. Take another seed, or {enough}.")
+            raise Refused(f"{name}, seed={seed}", "this draw is disconnected", f"Take another seed, or {enough}.")
         return cls(graph, weights, name)
 
     @classmethod
@@ -234,22 +240,25 @@ class Network:
         """Build a network from a symmetric 0/1 matrix with a zero diagonal."""
         matrix = np.asarray(adjacency.toarray() if hasattr(adjacency, "toarray") else adjacency)
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.shape[0] == 0:
-            raise ValueError(f"from_adjacency: a square matrix is needed, this one has shape {matrix.shape}.")
-        for i, j in np.argwhere((matrix != 0) & (matrix != 1))[:1]:
-            raise ValueError(
-                f"from_adjacency: A[{i}, {j}] = {matrix[i, j]} is neither 0 nor 1. "
-                f"Weights go into weights=: from_adjacency(W > 0, weights=W), with a zero diagonal in the first."
-            )
-        for i, j in np.argwhere(matrix != matrix.T)[:1]:
-            raise ValueError(
-                f"from_adjacency: A[{i}, {j}] = {matrix[i, j]} but A[{j}, {i}] = {matrix[j, i]}: links carry "
-                f"messages both ways. Use np.maximum(A, A.T)."
-            )
-        for (i,) in np.argwhere(np.diag(matrix) != 0)[:1]:
-            raise ValueError(
-                f"from_adjacency: A[{i}, {i}] = 1 links agent {i} to itself. Leave the diagonal zero: what an "
-                f"agent keeps of its own value follows from weights=."
-            )
+            raise Refused("from_adjacency", f"a square matrix is needed, this one has shape {matrix.shape}")
+        for bad, reason, fix in (
+            (
+                (matrix != 0) & (matrix != 1),
+                "A[{i}, {j}] = {ij} is neither 0 nor 1",
+                "Weights go into weights=: from_adjacency(W > 0, weights=W), with a zero diagonal in the first.",
+            ),
+            (
+                matrix != matrix.T,
+                "A[{i}, {j}] = {ij} but A[{j}, {i}] = {ji}: links carry messages both ways",
+                "Use np.maximum(A, A.T).",
+            ),
+            (
+                np.eye(len(matrix)) * matrix != 0,
+                "A[{i}, {i}] = 1 links agent {i} to itself",
+                "Leave the diagonal zero: what an agent keeps of its own value follows from weights=.",
+            ),
+        ):
+            refuse_first("from_adjacency", matrix, bad, reason, fix)
         return cls(nx.from_numpy_array(matrix.astype(bool)), weights)
 
     @classmethod
@@ -258,16 +267,16 @@ class Network:
         return cls(graph, weights, getattr(graph, "name", None) or None)
 
 
-def _checked(graph: nx.Graph) -> nx.Graph:
+def _numbered(graph: nx.Graph) -> nx.Graph:
     """Return the graph with its agents numbered 0 ... m - 1; refuse what is not a simple undirected graph."""
     if not isinstance(graph, nx.Graph):
-        raise TypeError(f"a networkx graph is needed, this is a {type(graph).__name__}. See Network.from_adjacency.")
+        reason = f"a networkx graph is needed, this is a {type(graph).__name__}"
+        raise Refused("the graph", reason, "See Network.from_adjacency.")
     if graph.number_of_nodes() == 0:
-        raise ValueError("a network needs at least one agent.")
+        raise Refused("the graph", "a network needs at least one agent")
     if graph.is_directed() or graph.is_multigraph():
-        raise ValueError("links carry messages both ways, once: pass nx.Graph(graph).")
+        raise Refused("the graph", "links carry messages both ways, once", "Pass nx.Graph(graph).")
     for node in nx.nodes_with_selfloops(graph):
-        raise ValueError(
-            f"node {node!r} is linked to itself. Remove it: graph.remove_edges_from(nx.selfloop_edges(graph))."
-        )
+        fix = "Remove it: graph.remove_edges_from(nx.selfloop_edges(graph))."
+        raise Refused("the graph", f"node {node!r} is linked to itself", fix)
     return nx.convert_node_labels_to_integers(graph)

@@ -6,6 +6,7 @@ import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from .._refused import Refused
 from .polynomial import (
     ACCURATE,
     CONTRACTION,
@@ -14,6 +15,7 @@ from .polynomial import (
     chebyshev,
     chebyshev_contraction,
     chebyshev_rounds,
+    check_share,
     finite_time,
 )
 
@@ -31,7 +33,7 @@ DECISIONS = "decisions (min and max)"
 
 
 @dataclass(frozen=True)
-class Row:
+class MethodCost:
     """Cost of one method until all agents have the result, all their messages counted."""
 
     method: str
@@ -43,7 +45,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Choice:
+class MethodChoice:
     """Default method for one purpose, and why it is taken."""
 
     purpose: str
@@ -60,14 +62,15 @@ class Plan:
     """
 
     network: str
-    rows: tuple[Row, ...]
-    choices: tuple[Choice, ...]
+    rows: tuple[MethodCost, ...]
+    choices: tuple[MethodChoice, ...]
 
-    def __getitem__(self, method: str) -> Row:
+    def __getitem__(self, method: str) -> MethodCost:
         for row in self.rows:
             if row.method == method:
                 return row
-        raise KeyError(f"{method!r} is not one of {', '.join(repr(row.method) for row in self.rows)}.")
+        methods = ", ".join(repr(row.method) for row in self.rows)
+        raise Refused(repr(method), f"not one of the methods {methods}")
 
     def __str__(self) -> str:
         cells: list[tuple[str, ...]] = [("method", "rounds", "messages", "bytes/parameter", "accuracy", "for")]
@@ -88,51 +91,46 @@ class Plan:
 
 def plan_network(network: Network, tolerance: float = 1e-6) -> Plan:
     """Return the plan of a network; the row "chebyshev" may leave the share `tolerance` of all disagreement."""
-    if not 0 < tolerance < 1:
-        raise ValueError(
-            f"tolerance = {tolerance}: the share of disagreement that may be left lies strictly between 0 and 1. "
-            f"Write tolerance=1e-6."
-        )
+    check_share("tolerance", tolerance, "1e-6")
     if network.size == 1:
         rows = (("tree", SUMS), ("finite-time", AVERAGES), ("chebyshev", AVERAGES), ("flooding", DECISIONS))
-        alone = Choice("Everything", "none", "One agent has nothing to agree on, so nothing is sent.")
-        return Plan(network.facts, tuple(Row(method, 0, 0, 0, "exact", use) for method, use in rows), (alone,))
+        alone = MethodChoice("Everything", "none", "One agent has nothing to agree on, so nothing is sent.")
+        return Plan(network.facts, tuple(MethodCost(method, 0, 0, 0, "exact", use) for method, use in rows), (alone,))
 
     chosen = averaging(network)
     tree, flooding = network.tree, network.diameter
-    rows_by_use = [_row("tree", tree.rounds, tree.messages, "bit-identical on all agents", SUMS)]
+    costs = [MethodCost("tree", tree.rounds, tree.messages, BYTES * tree.messages, "bit-identical on all agents", SUMS)]
     exact, reason = _finite_time(network, chosen.method == "finite-time", chosen.rounds)
-    rows_by_use += [exact] if exact else []
-    rows_by_use.append(_chebyshev(network, tolerance))
+    costs += [exact] if exact else []
+    costs.append(_chebyshev(network, tolerance))
     if chosen.method == "chebyshev":
         left = f"contraction {chosen.contraction:.2g}"
-        rows_by_use.append(_gossip_row(network, GOSSIP, chosen.rounds, left, AVERAGES))
-    rows_by_use.append(_gossip_row(network, "flooding", flooding, "exact", DECISIONS))
+        costs.append(_gossip_cost(network, GOSSIP, chosen.rounds, left, AVERAGES))
+    costs.append(_gossip_cost(network, "flooding", flooding, "exact", DECISIONS))
     choices = (
-        Choice(
+        MethodChoice(
             "Sums (nuts, hmc, mala)",
             "tree",
             f"The same bits on all agents, as decisions inside a chain need, in {tree.messages:,} messages: no method "
             f"does with fewer.",
         ),
-        Choice("Gossip averages (dmala)", GOSSIP if chosen.method == "chebyshev" else chosen.method, reason),
-        Choice(
+        MethodChoice("Gossip averages (dmala)", GOSSIP if chosen.method == "chebyshev" else chosen.method, reason),
+        MethodChoice(
             "Decisions (accept, stop)",
             "flooding",
             f"Nothing is rounded, and no method takes fewer rounds than the diameter, {flooding:,}.",
         ),
     )
-    return Plan(network.facts, tuple(rows_by_use), choices)
+    return Plan(network.facts, tuple(costs), choices)
 
 
-def _finite_time(network: Network, chosen: bool, rounds: int) -> tuple[Row | None, str]:
+def _finite_time(network: Network, chosen: bool, rounds: int) -> tuple[MethodCost | None, str]:
     """Return the finite-time row, or None, and why gossip samplers, in `rounds` rounds, average with it or do not."""
     tenth = f"At most {CONTRACTION:g} of all disagreement is left after {_rounds(rounds)}; the finite-time polynomial"
     factors = finite_time(network)
     if factors is None:
         return None, f"{tenth} needs all eigenvalues of W, of too many agents."
-    measured = "not measured"
-    error = 0.0
+    measured, error = "not measured", 0.0
     if len(factors) * len(network.edges) <= MEASURED_WORK:
         error = accuracy(network, factors)
         measured = f"{error:.0e} measured, float32"
@@ -147,23 +145,20 @@ def _finite_time(network: Network, chosen: bool, rounds: int) -> tuple[Row | Non
     else:
         reason = f"{tenth} takes {len(factors):,}."
     use = AVERAGES if chosen else "exact averages" if error < ACCURATE else "nothing: rounding spoils it"
-    return _gossip_row(network, "finite-time", len(factors), measured, use), reason
+    return _gossip_cost(network, "finite-time", len(factors), measured, use), reason
 
 
-def _chebyshev(network: Network, tolerance: float) -> Row:
+def _chebyshev(network: Network, tolerance: float) -> MethodCost:
     rounds = chebyshev_rounds(network.beta, tolerance)
     reached = f"δ = {chebyshev_contraction(network.beta, rounds):.0e}"
     if rounds <= MEASURED_ROUNDS and rounds * len(network.edges) <= MEASURED_WORK:
         reached = f"{accuracy(network, chebyshev(network, rounds)):.0e} measured, float32"
-    return _gossip_row(network, "chebyshev", rounds, reached, f"averages to {tolerance:g}")
+    return _gossip_cost(network, "chebyshev", rounds, reached, f"averages to {tolerance:g}")
 
 
-def _gossip_row(network: Network, method: str, rounds: int, reached: str, use: str) -> Row:
-    return _row(method, rounds, rounds * network.messages_per_round, reached, use)
-
-
-def _row(method: str, rounds: int, messages: int, reached: str, use: str) -> Row:
-    return Row(method, rounds, messages, BYTES * messages, reached, use)
+def _gossip_cost(network: Network, method: str, rounds: int, reached: str, use: str) -> MethodCost:
+    messages = rounds * network.messages_per_round
+    return MethodCost(method, rounds, messages, BYTES * messages, reached, use)
 
 
 def _rounds(count: int) -> str:

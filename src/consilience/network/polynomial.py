@@ -29,8 +29,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._checks import whole_number
+from .._checks import check, whole_number
 from .._lazy import LazyModule
+from .._refused import Refused
 
 if TYPE_CHECKING:
     from .network import Network
@@ -94,11 +95,7 @@ def chebyshev_contraction(beta: float, rounds: int) -> float:
 
 def chebyshev_rounds(beta: float, contraction: float = CONTRACTION) -> int:
     """Return the fewest rounds with δ = 1/cheb_s(1/β) ≤ `contraction`; 1 if β = 0, as one plain round is the mean."""
-    if not 0 < contraction < 1:
-        raise ValueError(
-            f"contraction = {contraction}: the share of disagreement that may be left lies strictly between 0 and 1. "
-            f"Write contraction={CONTRACTION}."
-        )
+    check_share("contraction", contraction, str(CONTRACTION))
     # arccosh(1/δ) = arcsinh(√(1 - δ²)/δ), like _rate; the quotient is off by rounding, hence the step back.
     rounds = max(1, math.ceil(_rate(contraction) / _rate(beta)))
     while rounds > 1 and chebyshev_contraction(beta, rounds - 1) <= contraction:
@@ -106,6 +103,13 @@ def chebyshev_rounds(beta: float, contraction: float = CONTRACTION) -> int:
     while chebyshev_contraction(beta, rounds) > contraction:
         rounds += 1
     return rounds
+
+
+def check_share(name: str, share: float, example: str) -> None:
+    """Refuse a share of disagreement, which may be left, that is not strictly between 0 and 1."""
+    if not 0 < share < 1:
+        reason = "the share of disagreement that may be left lies strictly between 0 and 1"
+        raise Refused(f"{name} = {share}", reason, f"Write {name}={example}.")
 
 
 def accuracy(network: Network, factors: np.ndarray, dtype: Any = np.float32) -> float:
@@ -172,8 +176,7 @@ def _factors(roots: np.ndarray) -> np.ndarray:
 
 def _rate(beta: float) -> float:
     """Compute arccosh(1/β), which every round adds to -log δ, accurately even where β is too close to one for 1/β."""
-    if not 0 <= beta < 1:
-        raise ValueError(f"β = {beta}: a mixing rate of at least 0 and below 1 is needed, such as network.beta.")
+    check("β", beta, 0 <= beta < 1, "a mixing rate of at least 0 and below 1, such as network.beta,")
     return math.inf if beta == 0 else math.asinh(math.sqrt((1 - beta) * (1 + beta)) / beta)
 
 

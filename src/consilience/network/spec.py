@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from difflib import get_close_matches
 
+from .._checks import nearest
+from .._refused import Refused
 from .network import Network
 from .weights import RULES
 
@@ -32,22 +33,30 @@ def network_from_spec(text: str, weights: str = "metropolis", seed: int = 0) -> 
     """
     kind, _, numbers = text.strip().partition(":")
     if kind not in EXAMPLES:
-        raise ValueError(_unknown(text, kind, numbers))
+        near = nearest(kind.strip().lower().replace("-", "_"), EXAMPLES)
+        if near is None:
+            raise Refused(repr(text), "it names no network", f"Write one of {' '.join(EXAMPLES.values())}.")
+        raise Refused(repr(text), f"there is no network {kind!r}", f"Write {_with_numbers(near, numbers)}.")
     if weights not in RULES:
-        nearest = _nearest(weights, RULES) or RULES[0]
-        raise ValueError(f"weights {weights!r} is not one of {', '.join(RULES)}. Write {nearest}.")
+        fix = f"Write {nearest(weights, RULES) or RULES[0]}."
+        raise Refused(f"weights = {weights!r}", f"not one of {', '.join(RULES)}", fix)
     parsed = _numbers(kind, numbers)
     if parsed is None:
-        repaired = re.sub(r"[\s,;×*X]+", "x", numbers.strip())
-        right = f"{kind}:{repaired}" if _numbers(kind, repaired) else EXAMPLES[kind]
-        raise ValueError(f"{text!r}: {kind} takes {_takes(kind)}. Write {right}.")
+        right = _with_numbers(kind, re.sub(r"[\s,;×*X]+", "x", numbers.strip()))
+        raise Refused(repr(text), f"{kind} takes {_takes(kind)}", f"Write {right}.")
     build: Callable[..., Network] = getattr(Network, kind)
     options = {"seed": seed} if kind in RANDOM else {}
     try:
         return build(*parsed, weights=weights, **options)
-    except ValueError as refusal:
-        works = "" if "weights" in str(refusal) else f" {EXAMPLES[kind]} works."  # errors about weights name a fix
-        raise ValueError(f"{text!r}: {refusal}{works}") from None
+    except Refused as refusal:
+        reason = f"{refusal.subject}: {refusal.reason}"
+        fix = f"{EXAMPLES[kind]} works." if " = " in refusal.subject else refusal.fix  # there are no arguments here
+        raise Refused(repr(text), reason, fix) from None
+
+
+def _with_numbers(kind: str, numbers: str) -> str:
+    """Return a network of this kind with these numbers where they will do, else the example."""
+    return f"{kind}:{numbers}" if _numbers(kind, numbers) else EXAMPLES[kind]
 
 
 def _numbers(kind: str, text: str) -> list[int | float] | None:
@@ -66,15 +75,3 @@ def _takes(kind: str) -> str:
     if kind == "erdos_renyi":
         return "a whole number and a probability, with an x between them"
     return "two whole numbers with an x between them" if "x" in EXAMPLES[kind].partition(":")[2] else "one whole number"
-
-
-def _unknown(text: str, kind: str, numbers: str) -> str:
-    nearest = _nearest(kind.strip().lower().replace("-", "_"), tuple(EXAMPLES))
-    if nearest is None:
-        return f"{text!r} names no network. Write one of {' '.join(EXAMPLES.values())}."
-    right = f"{nearest}:{numbers}" if _numbers(nearest, numbers) else EXAMPLES[nearest]
-    return f"{text!r}: there is no network {kind!r}. Write {right}."
-
-
-def _nearest(word: str, known: tuple[str, ...]) -> str | None:
-    return next(iter(get_close_matches(word, known, n=1)), None)

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .._checks import whole_number
+
 if TYPE_CHECKING:
     from .network import Network
 
@@ -32,8 +34,7 @@ class Tree:
 
     def children(self, agent: int) -> tuple[int, ...]:
         """Return the agents whose parent is `agent`, in ascending order: the order in which their sums are added."""
-        if not 0 <= agent < len(self.parent):
-            raise IndexError(f"agent {agent} is not one of 0 ... {len(self.parent) - 1}.")
+        whole_number("agent", agent, 0, len(self.parent) - 1)
         return self._children[agent]
 
     @cached_property

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._checks import check_one_of
 from .._lazy import LazyModule
+from .._refused import Refused
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -40,7 +42,7 @@ def edge_weights(graph: nx.Graph, rule: Any) -> tuple[str, np.ndarray]:
         try:
             matrix = np.asarray(rule.toarray() if hasattr(rule, "toarray") else rule, dtype=float)
         except (TypeError, ValueError):
-            raise ValueError("weights: a name or a square matrix of numbers is needed.") from None
+            raise Refused("weights", "a name or a square matrix of numbers is needed") from None
         check_mixing_matrix(matrix, graph)
         return "given", np.array([(matrix[i, j] + matrix[j, i]) / 2 for i, j in graph.edges])
     if rule == "metropolis":
@@ -48,15 +50,15 @@ def edge_weights(graph: nx.Graph, rule: Any) -> tuple[str, np.ndarray]:
     if rule == "uniform":
         low, high = min(degree, key=degree.__getitem__), max(degree, key=degree.__getitem__)
         if degree[low] != degree[high]:
-            raise ValueError(
-                f'weights="uniform" is (I + A)/(d + 1) and needs every agent to have the same degree d, but '
-                f"agent {low} has {degree[low]} and agent {high} has {degree[high]} neighbours. "
-                f'Write weights="metropolis".'
+            raise Refused(
+                'weights="uniform"',
+                f"it is (I + A)/(d + 1) and needs every agent to have the same degree d, but agent {low} has "
+                f"{degree[low]} and agent {high} has {degree[high]} neighbours",
+                'Write weights="metropolis".',
             )
-        return rule, np.full(graph.number_of_edges(), 1 / (1 + degree[low]))
-    if rule == "max-degree":
-        return rule, np.full(graph.number_of_edges(), 1 / (1 + max(degree.values())))
-    raise ValueError(f"weights={rule!r} is not one of {', '.join(map(repr, RULES))} or a matrix.")
+    else:
+        check_one_of("weights", rule, RULES, " or a matrix")
+    return rule, np.full(graph.number_of_edges(), 1 / (1 + max(degree.values())))
 
 
 def check_connected(graph: nx.Graph) -> None:
@@ -64,38 +66,45 @@ def check_connected(graph: nx.Graph) -> None:
     components = sorted((sorted(c) for c in nx.connected_components(graph)), key=len)
     if len(components) > 1:
         smallest, largest = components[0], components[-1]
-        raise ValueError(
-            f"the network is disconnected: agents {_some(smallest)} cannot reach the other "
-            f"{graph.number_of_nodes() - len(smallest)}. Add an edge, for example ({smallest[0]}, {largest[0]})."
-        )
+        others = graph.number_of_nodes() - len(smallest)
+        reason = f"agents {_listed(smallest)} cannot reach the other {others}"
+        fix = f"Add an edge, for example ({smallest[0]}, {largest[0]})."
+        raise Refused("the network is disconnected", reason, fix)
 
 
 def check_mixing_matrix(matrix: np.ndarray, graph: nx.Graph) -> None:
     """Refuse a matrix that is not a mixing matrix, naming the row or the edge at fault and the fix."""
     size = graph.number_of_nodes()
     if matrix.shape != (size, size):
-        raise ValueError(
-            f"weights: the matrix has shape {matrix.shape}, the network has {size} agents: {(size, size)} is needed."
-        )
-    if not np.isfinite(matrix).all():
-        i, j = np.argwhere(~np.isfinite(matrix))[0]
-        raise ValueError(f"weights: W[{i}, {j}] = {matrix[i, j]} is not a number.")
-    allowed = nx.to_numpy_array(graph, nodelist=range(size), weight=None) + np.eye(size) > 0
-    for i, j in np.argwhere(~allowed & (np.abs(matrix) > TOLERANCE))[:1]:
-        raise ValueError(
-            f"weights: W[{i}, {j}] = {matrix[i, j]:.4g}, but agents {i} and {j} are not neighbours. "
-            f"Set the entry to zero or add the edge ({i}, {j})."
-        )
-    for i, j in np.argwhere(np.abs(matrix - matrix.T) > TOLERANCE)[:1]:
-        raise ValueError(
-            f"weights: W is not symmetric: W[{i}, {j}] = {matrix[i, j]:.4g}, W[{j}, {i}] = {matrix[j, i]:.4g}. "
-            f'Use (W + W.T)/2 where its rows still sum to one, or weights="metropolis".'
-        )
-    for i, j in np.argwhere(matrix < -TOLERANCE)[:1]:
-        fix = "Use (1 - t) I + t W with t small enough" if i == j else 'Use weights="metropolis"'
-        raise ValueError(f"weights: W is not doubly stochastic: W[{i}, {j}] = {matrix[i, j]:.4g} is negative. {fix}.")
+        reason = f"the matrix has shape {matrix.shape}, the network has {size} agents: {(size, size)} is needed"
+        raise Refused("weights", reason)
+    linked = nx.to_numpy_array(graph, nodelist=range(size), weight=None) + np.eye(size) > 0
+    negative = "W is not doubly stochastic: W[{i}, {j}] = {ij:.4g} is negative"
+    for bad, reason, fix in (
+        (~np.isfinite(matrix), "W[{i}, {j}] = {ij} is not a number", ""),
+        (
+            ~linked & (np.abs(matrix) > TOLERANCE),
+            "W[{i}, {j}] = {ij:.4g}, but agents {i} and {j} are not neighbours",
+            "Set the entry to zero or add the edge ({i}, {j}).",
+        ),
+        (
+            np.abs(matrix - matrix.T) > TOLERANCE,
+            "W is not symmetric: W[{i}, {j}] = {ij:.4g}, W[{j}, {i}] = {ji:.4g}",
+            'Use (W + W.T)/2 where its rows still sum to one, or weights="metropolis".',
+        ),
+        ((matrix < -TOLERANCE) & np.eye(size, dtype=bool), negative, "Use (1 - t) I + t W with t small enough."),
+        (matrix < -TOLERANCE, negative, 'Use weights="metropolis".'),
+    ):
+        refuse_first("weights", matrix, bad, reason, fix)
     _check_rows(matrix.sum(axis=1), graph)
     _check_beta(matrix, graph)
+
+
+def refuse_first(subject: str, matrix: np.ndarray, bad: np.ndarray, reason: str, fix: str) -> None:
+    """Refuse a matrix with bad entries; texts may use the first one's indices i, j and its values ij and ji."""
+    for i, j in np.argwhere(bad)[:1]:
+        entry = {"i": i, "j": j, "ij": matrix[i, j], "ji": matrix[j, i]}
+        raise Refused(subject, reason.format(**entry), fix.format(**entry))
 
 
 def _check_rows(sums: np.ndarray, graph: nx.Graph) -> None:
@@ -108,7 +117,7 @@ def _check_rows(sums: np.ndarray, graph: nx.Graph) -> None:
         fix = f"Divide W by {sums[0]:.4g}."
         if len(degrees) == 1:
             fix += f' On this graph weights="uniform" is (I + A)/{degrees.pop() + 1}, whose rows sum to 1.'
-    raise ValueError(f"weights: W is not doubly stochastic: row {worst} sums to {sums[worst]:.4g}, not 1. {fix}")
+    raise Refused("weights", f"W is not doubly stochastic: row {worst} sums to {sums[worst]:.4g}, not 1", fix)
 
 
 def _check_beta(matrix: np.ndarray, graph: nx.Graph) -> None:
@@ -120,20 +129,18 @@ def _check_beta(matrix: np.ndarray, graph: nx.Graph) -> None:
     components = sorted((sorted(c) for c in nx.connected_components(used)), key=len)
     if len(components) > 1:
         i, j = next(e for e in graph.edges if (e[0] in components[0]) != (e[1] in components[0]))
-        raise ValueError(
-            f"weights: β = 1, values never spread: every edge between agents {_some(components[0])} and the others "
-            f"has weight zero. Give edge ({i}, {j}) a positive weight."
-        )
+        never = f"every edge between agents {_listed(components[0])} and the others has weight zero"
+        fix = f"Give edge ({i}, {j}) a positive weight."
+        raise Refused("weights", f"β = 1, values never spread: {never}", fix)
     if np.diag(matrix).max() > TOLERANCE or not nx.is_bipartite(used):
-        raise ValueError(
-            f"weights: β = 1 - {1 - mixing_rate(matrix):.1e}: agents keep so much of their own value that nothing "
-            f'spreads. Give the edges larger weights, or write weights="metropolis".'
-        )
+        rate = f"β = 1 - {1 - mixing_rate(matrix):.1e}"
+        fix = 'Give the edges larger weights, or write weights="metropolis".'
+        raise Refused("weights", f"{rate}: agents keep so much of their own value that nothing spreads", fix)
     side = sorted(node for node, colour in nx.bipartite.color(used).items() if colour == 0)
-    raise ValueError(
-        f"weights: β = 1, values swap sides for ever: the graph is bipartite (agents {_some(side)} against the "
-        f"others) and no agent keeps a weight for itself. Use (I + W)/2."
+    graph_is = (
+        f"the graph is bipartite (agents {_listed(side)} against the others) and no agent keeps a weight for itself"
     )
+    raise Refused("weights", f"β = 1, values swap sides for ever: {graph_is}", "Use (I + W)/2.")
 
 
 def mixing_rate(matrix: Any) -> float:
@@ -169,6 +176,6 @@ def assemble(size: int, edges: np.ndarray, weights: np.ndarray) -> sparse.coo_ar
     return sparse.coo_array((np.concatenate([weights, weights, diagonal]), (rows, columns)), shape=(size, size))
 
 
-def _some(agents: list[int], most: int = 6) -> str:
+def _listed(agents: list[int], most: int = 6) -> str:
     shown = ", ".join(map(str, agents[:most]))
     return f"{{{shown}, … {len(agents)} in all}}" if len(agents) > most else f"{{{shown}}}"

@@ -29,7 +29,7 @@ from .meeting import (
     phase_before,
 )
 from .session import OBSERVER, Credentials, Links, Place, ask, check_free
-from .status import Meter, described, differences, status_of
+from .status import Meter, described, status_of
 
 __all__ = [
     "AGENT",
@@ -64,7 +64,6 @@ __all__ = [
     "common_base",
     "described",
     "dialed",
-    "differences",
     "digest_of",
     "given_up_by_most",
     "host_and_port",

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ..engine import Chunk
-from ..store import CONSEQUENCES
 from .board import Board, Card
 from .session import Place
-
-MOST_SHOWN = 60  # characters of a value
 
 
 class Meter:
@@ -71,27 +67,6 @@ def status_of(place: Place, own: Card, board: Board) -> dict[str, Any]:
             for name in place.names
         },
     }
-
-
-def differences(cards: Sequence[Card]) -> list[str]:
-    """Say in what agents differ, and which agents have what: a line for each difference."""
-    names = sorted({name for card in cards for name in card.identity})
-    lines: dict[str, str] = {}
-    for name in names:
-        who: dict[str, list[str]] = {}
-        for card in cards:
-            who.setdefault(card.identity.get(name, "nothing"), []).append(card.name)
-        if len(who) > 1:
-            groups = sorted(who.items(), key=lambda item: len(item[1]))
-            lines[name] = f"{name}: " + "; ".join(f"{', '.join(agents)}: {_cut(value)}" for value, agents in groups)
-    causes = [line for name, line in lines.items() if name not in CONSEQUENCES]
-    return causes or list(lines.values())[:1]
-
-
-def _cut(value: str) -> str:
-    if re.fullmatch(r"[0-9a-f]{32,}", value):  # a fingerprint says only that something differs
-        return f"{value[:8]}..."
-    return value if len(value) <= MOST_SHOWN else f"{value[:MOST_SHOWN]}..."
 
 
 def described(status: Mapping[str, Any]) -> str:

@@ -1,22 +1,22 @@
 """Prediction of what a run by peers will cost on given links, before it is made."""
 
-from .cost import MEASURED, PARTS, Constants, Roads
+from .cost import MEASURED, PARTS, Constants, CostModel
 from .demand import Demand, demand_of
 from .figure import plan_figure, predict_families
-from .links import Links, bits_per_second, read_links, seconds
-from .prediction import Method, Prediction, predict
+from .links import LinkSpeeds, bits_per_second, read_links, seconds
+from .prediction import AgreementMethod, Prediction, predict
 from .sizes import Size
 from .trial import Trial, trial_of
 
 __all__ = [
     "MEASURED",
     "PARTS",
+    "AgreementMethod",
     "Constants",
+    "CostModel",
     "Demand",
-    "Links",
-    "Method",
+    "LinkSpeeds",
     "Prediction",
-    "Roads",
     "Size",
     "Trial",
     "bits_per_second",

@@ -18,6 +18,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,8 +26,8 @@ import numpy as np
 
 from ..neighbors import HEADER, Kind
 from ..network import Network
-from .demand import Asked, Demand, in_turns
-from .links import Links
+from .demand import Collective, Demand, tree_directions
+from .links import LinkSpeeds
 from .windows import PACKET, PACKET_HEADERS, Windows
 
 PARTS = ("latency", "bandwidth", "compute", "software")
@@ -96,10 +97,10 @@ class Cost:
         return float(self.parts.sum())
 
 
-class Roads:
-    """Network whose links have latency and bandwidth, and the cost of collectives on it."""
+class CostModel:
+    """Cost of collectives on a network whose links have latency and bandwidth."""
 
-    def __init__(self, network: Network, links: Links, constants: Constants = MEASURED) -> None:
+    def __init__(self, network: Network, links: LinkSpeeds, constants: Constants = MEASURED) -> None:
         self.network, self._constants = network, constants
         edges = np.array(network.edges, dtype=int).reshape(-1, 2)
         both = np.concatenate([edges, edges[:, ::-1]])
@@ -107,15 +108,12 @@ class Roads:
         speed = np.stack([np.arange(len(both)), np.tile(links.latency, 2), np.tile(links.bandwidth, 2)], axis=1)
         speeds = dict(zip(map(tuple, both), speed, strict=True))
         tree = network.tree
+        up = [[(child, tree.parent[child]) for child in level] for level in tree.levels[:0:-1]]
+        self._up = [_round(pairs, speeds, network.size) for pairs in up]
+        self._down = [_round(np.array(pairs)[:, ::-1], speeds, network.size) for pairs in reversed(up)]
         self._gossip = _round(both, speeds, network.size)
-        ups = [[(child, tree.parent[child]) for child in level] for level in tree.levels[:0:-1]]
-        self._up = [_round(pairs, speeds, network.size) for pairs in ups]
-        downs = [[(parent, child) for child, parent in pairs] for pairs in reversed(ups)]
-        self._down = [_round(pairs, speeds, network.size) for pairs in downs]
 
-    # --- what it costs ---------------------------------------------------------------------------------------
-
-    def iteration(self, demand: Demand, gradient_seconds: float, quiet_seconds: float = 0.0) -> Cost:
+    def iteration_cost(self, demand: Demand, gradient_seconds: float, quiet_seconds: float = 0.0) -> Cost:
         """Return the cost of one of many iterations: agents do not wait for each other in between.
 
         Args:
@@ -127,35 +125,32 @@ class Roads:
             clocks = clocks.copy()
             clocks[:, COMPUTE] += demand.evaluations * gradient_seconds
             clocks = self._after(clocks, windows, demand.collectives)
-            windows.pass_by(quiet_seconds)
+            windows.idle(quiet_seconds)
             ends.append(_latest(clocks))
         return Cost((ends[-1] - ends[CYCLES // 2 - 1]) / (CYCLES - CYCLES // 2))
 
-    def alone(self, *collectives: Asked) -> Cost:
+    def collective_cost(self, *collectives: Collective) -> Cost:
         """Return the cost of collectives until the last agent has done with them, where all begin at once."""
         return Cost(_latest(self._after(*self._start(), collectives)))
 
-    def sent(self, *collectives: Asked) -> np.ndarray:
+    def bytes_sent(self, *collectives: Collective) -> np.ndarray:
         """Return the bytes that every agent sends for collectives, headers of messages included."""
-        up, down, gossip = (self._messages(rounds) for rounds in (self._up, self._down, [self._gossip]))
-        found = np.zeros(self.network.size)
-        for (kind, times, size), ups, downs in in_turns(collectives):
-            count = ups * up + downs * down if kind == "tree pass" else times * self._rounds(kind) * gossip
-            found += count * (size + HEADER.size)
-        return found
-
-    def _messages(self, rounds: list[_Round]) -> np.ndarray:
-        """Count the messages that every agent sends in some rounds."""
         size = self.network.size
-        return sum((np.bincount(each.sender, minlength=size) for each in rounds), np.zeros(size))
+        up, down, gossip = (
+            sum((np.bincount(each.sender, minlength=size) for each in rounds), np.zeros(size))
+            for rounds in (self._up, self._down, [self._gossip])
+        )
+        found = np.zeros(size)
+        for (kind, times, message_bytes), ups, downs in tree_directions(collectives):
+            count = ups * up + downs * down if kind == "tree pass" else times * self._rounds(kind) * gossip
+            found += count * (message_bytes + HEADER.size)
+        return found
 
     def _start(self) -> tuple[np.ndarray, Windows]:
         return np.zeros((self.network.size, len(PARTS))), Windows(self._directions)
 
-    # --- clocks ----------------------------------------------------------------------------------------------
-
-    def _after(self, clocks: np.ndarray, windows: Windows, collectives: Sequence[Asked]) -> np.ndarray:
-        for (kind, times, size), ups, downs in in_turns(collectives):
+    def _after(self, clocks: np.ndarray, windows: Windows, collectives: Sequence[Collective]) -> np.ndarray:
+        for (kind, times, size), ups, downs in tree_directions(collectives):
             if self.network.size == 1:
                 break
             if kind != "tree pass":
@@ -183,13 +178,11 @@ class Roads:
         if times < done:  # a part of the last one
             return course[-2] + (times - (done - 1)) * (course[-1] - course[-2])
         following = (times - done) * (_latest(course[-1]) - _latest(course[-3])) / 2
-        windows.go_on(float(following.sum()))
+        windows.advance(float(following.sum()))
         return course[-1] + following
 
     def _through(self, clocks: np.ndarray, windows: Windows, rounds: list[_Round], size: int) -> np.ndarray:
-        for each in rounds:
-            clocks = self._one(clocks, windows, each, size)
-        return clocks
+        return reduce(lambda clocks, each: self._one(clocks, windows, each, size), rounds, clocks)
 
     def _one(self, clocks: np.ndarray, windows: Windows, each: _Round, size: int) -> np.ndarray:
         further, wire = self._constants.further(size), bytes_on_the_wire(size)

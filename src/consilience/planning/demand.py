@@ -18,9 +18,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._refused import Refused
 from ..engine import Inputs, Model, draws_at_once, move_all, noise_at_once, noise_of, start_all, trace
 from ..model import Layout, Posterior, View, stack_shards
-from ..neighbors import Exchange, Kind, price
+from ..neighbors import Kind, price
 from ..network import Network
 from ..runs import chain_keys, lane_inputs, lane_link
 from ..samplers import NUTS, Sampler
@@ -33,7 +34,7 @@ LATE = 999_999_999  # an iteration after any warm-up, and not a multiple of dmal
 TINY = 1e-3  # a step with which NUTS makes all the doublings that it may
 
 
-class Asked(NamedTuple):
+class Collective(NamedTuple):
     """Collective of an iteration: its kind, how often it happens, and the bytes of a message, all chains in it."""
 
     kind: Kind
@@ -41,7 +42,7 @@ class Asked(NamedTuple):
     message_bytes: int
 
 
-def in_turns(collectives: Iterable[Asked]) -> Iterator[tuple[Asked, float, float]]:
+def tree_directions(collectives: Iterable[Collective]) -> Iterator[tuple[Collective, float, float]]:
     """Yield each collective, and how often it goes up and down the tree: single passes take turns, pairs do both."""
     is_up = True
     for each in collectives:
@@ -64,7 +65,7 @@ class Demand:
       draw_bytes, noise_bytes: bytes of an agent's draws, and of the random numbers that they take.
     """
 
-    collectives: tuple[Asked, ...]
+    collectives: tuple[Collective, ...]
     evaluations: float
     draw_bytes: int
     noise_bytes: int
@@ -112,43 +113,30 @@ def demand_of(
       evaluations: number of gradients per draw, for NUTS: as many as the longest of the chains takes.
     """
     if not sampler.communicates:
-        raise ValueError(f"{sampler.name} has no rounds to plan. Use nuts, hmc, mala or dmala.")
+        raise Refused(sampler.name, "it has no rounds to plan", "Use nuts, hmc, mala or dmala.")
     if not isinstance(sampler, NUTS):
-        counted = _moved(sampler, network)
-        return _of(sampler, network, dimension, chains, counted.times, counted.evaluations)
-    if evaluations is None:
-        raise ValueError("nuts takes as many gradients a draw as its posterior makes it. Say how many: evaluations=15.")
-    # With tiny steps no trajectory turns back: one of k doublings has 2^k - 1 steps.
-    short, longer = (_moved(replace(sampler, step_size=TINY, max_num_doublings=k), network) for k in (1, 2))
-    slope = (longer.times - short.times) / (longer.evaluations - short.evaluations)
-    times = short.times + slope * (evaluations - short.evaluations)
-    return _of(sampler, network, dimension, chains, times, evaluations)
-
-
-def _of(
-    sampler: Sampler, network: Network, dimension: int, chains: int, times: np.ndarray, evaluations: float
-) -> Demand:
-    exchanges: list[Exchange] = []
-    traced = trace(*_stand_in(sampler, network, dimension)[:3], lambda _: None, exchanges.extend)
+        times, evaluations = _counted(sampler, network)
+    elif evaluations is None:
+        reason = "it takes as many gradients a draw as its posterior makes it"
+        raise Refused("nuts", reason, "Say how many: evaluations=15.")
+    else:  # with tiny steps no trajectory turns back: one of k doublings has 2^k - 1 steps
+        (short, few), (longer, more) = (
+            _counted(replace(sampler, step_size=TINY, max_num_doublings=k), network) for k in (1, 2)
+        )
+        times = short + (longer - short) / (more - few) * (evaluations - few)
+    traced = trace(*_stand_in(sampler, network, dimension)[:3])
     noise = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(traced.noise))
-    asked = [
-        Asked(exchange.kind, float(count), chains * exchange.message_bytes)
-        for exchange, count in zip(exchanges, times, strict=True)
+    collectives = tuple(
+        Collective(exchange.kind, float(count), chains * exchange.message_bytes)
+        for exchange, count in zip(traced.exchanges, times, strict=True)
         if count > 0
-    ]
+    )
     lanes = 1 if sampler.common_noise else network.size
-    return Demand(tuple(asked), float(evaluations), chains * dimension * FLOAT, chains * noise // lanes)
+    return Demand(collectives, float(evaluations), chains * dimension * FLOAT, chains * noise // lanes)
 
 
-class Moved(NamedTuple):
-    """Counts of one iteration: how often it had each collective, and evaluated an agent's log density."""
-
-    times: np.ndarray
-    evaluations: float
-
-
-def _moved(sampler: Sampler, network: Network) -> Moved:
-    """Run one iteration, late in a run, on a small stand-in, and count what it does."""
+def _counted(sampler: Sampler, network: Network) -> tuple[np.ndarray, float]:
+    """Run one late iteration on a small stand-in; count each collective, and the evaluations of an agent's density."""
     model, inputs, positions, calls = _stand_in(sampler, network, SMALL)
     state = jax.jit(partial(start_all, model))(inputs, positions)._replace(iteration=jnp.int32(LATE))
     noise = jax.tree.map(lambda leaf: leaf[0], noise_of(model, inputs, jnp.int32(0), 1))
@@ -158,7 +146,7 @@ def _moved(sampler: Sampler, network: Network) -> Moved:
     _, info, counts = move.compile()(inputs, noise, state)
     if "num_integration_steps" in info._fields:  # inside of loops, calls are traced and not counted
         evaluations = float(np.asarray(info.num_integration_steps).max())
-    return Moved(np.asarray(counts[0], dtype=float), evaluations)
+    return np.asarray(counts[0], dtype=float), evaluations
 
 
 def _stand_in(sampler: Sampler, network: Network, dimension: int) -> tuple[Model, Inputs, jax.Array, list[None]]:

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .._extras import require
-from ..report import GREY, INK, line_look
+from ..report import GREY, INK, line_look, new_figure
 from .cost import MEASURED, PARTS, Constants, Cost
 from .demand import Demand
 from .sizes import FAMILIES, SIZES, Size, predict_size
@@ -46,10 +45,7 @@ def plan_figure(costs: Mapping[str, Sequence[Cost]], title: str, path: Path, her
     Args:
       here: the agents and seconds per draw of the network that is planned, to be marked.
     """
-    matplotlib = require("matplotlib", "report")
-    matplotlib.use("Agg")  # a file is written, no window opened
-    plt = require("matplotlib.pyplot", "report")
-    figure, ax = plt.subplots(figsize=(8.5, 5.2), layout="constrained")
+    figure, ax = new_figure(8.5, 5.2)
     bottlenecks = set()
     for place, by_size in enumerate(costs.values()):
         look = line_look(place)
@@ -70,10 +66,8 @@ def plan_figure(costs: Mapping[str, Sequence[Cost]], title: str, path: Path, her
     if here is not None:
         ax.plot([], [], "*", color=INK, markersize=11, label="this network", linestyle="none")
     ax.legend(loc="upper left", frameon=False, fontsize=9)
-    ax.spines[["top", "right"]].set_visible(False)
     ax.grid(alpha=0.25, which="major")
     figure.savefig(path, dpi=150)
-    plt.close(figure)
 
 
 def _label(ax: Any, ends: Mapping[str, float]) -> None:

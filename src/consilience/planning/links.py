@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from .._refused import Refused
 from ..network import Network
 
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6}  # the sign of micro has two codes
@@ -27,10 +28,10 @@ def seconds(what: str, text: str) -> float:
     """
     found = re.fullmatch(rf"{NUMBER}({'|'.join(SECONDS)})?\s*", text)
     if found is None:
-        raise ValueError(f'{what} "{text}" is no time. Write {_example(what, "20ms")}; s, ms and us are known.')
+        raise _refused(what, text, "that is no time", "20ms", "; s, ms and us are known")
     number, unit = float(found[1]), found[2]
     if unit is None and number > 0:
-        raise ValueError(f'{what} "{text}" has no unit. Write {_example(what, f"{text.strip()}ms")}.')
+        raise _refused(what, text, "there is no unit", f"{text.strip()}ms")
     return number * SECONDS[unit or "s"]
 
 
@@ -38,24 +39,23 @@ def bits_per_second(what: str, text: str) -> float:
     """Return the bits per second of "50Mbit/s", "1 Gbit/s" or, in bytes, "10MB/s"; `what` is as in `seconds`."""
     found = re.fullmatch(rf"{NUMBER}(?:([kKMG]?)(bit|B)(?:/s|ps)?)?\s*", text)
     if found is None:
-        raise ValueError(
-            f'{what} "{text}" is no bandwidth. Write {_example(what, "50Mbit/s")}; kbit, Mbit and Gbit are known, and '
-            f"kB, MB and GB for bytes."
-        )
+        known = "; kbit, Mbit and Gbit are known, and kB, MB and GB for bytes"
+        raise _refused(what, text, "that is no bandwidth", "50Mbit/s", known)
     if found[3] is None:
-        raise ValueError(f'{what} "{text}" has no unit. Write {_example(what, f"{text.strip()}Mbit/s")}.')
+        raise _refused(what, text, "there is no unit", f"{text.strip()}Mbit/s")
     rate = float(found[1]) * PREFIXES[found[2].lower()] * BITS[found[3].lower()]
     if rate <= 0:
-        raise ValueError(f'{what} "{text}": over such a link nothing arrives. Write {_example(what, "50Mbit/s")}.')
+        raise _refused(what, text, "over such a link nothing arrives", "50Mbit/s")
     return rate
 
 
-def _example(what: str, text: str) -> str:
-    return f"{what} {text}" if what.startswith("--") else text
+def _refused(what: str, text: str, reason: str, example: str, known: str = "") -> Refused:
+    option = f"{what} " if what.startswith("--") else ""
+    return Refused(f'{what} "{text}"', reason, f"Write {option}{example}{known}.")
 
 
 @dataclass(frozen=True)
-class Links:
+class LinkSpeeds:
     """Latency and bandwidth of the links of a network, in the order of `network.edges`; both directions alike.
 
     Attributes:
@@ -68,7 +68,7 @@ class Links:
     bandwidth: np.ndarray
 
     @classmethod
-    def alike(cls, network: Network, latency: float, bandwidth: float) -> Links:
+    def alike(cls, network: Network, latency: float, bandwidth: float) -> LinkSpeeds:
         edges = len(network.edges)
         return cls(np.full(edges, latency), np.full(edges, bandwidth))
 
@@ -91,7 +91,7 @@ class Links:
         return text if self.are_alike else f"{text} at worst"
 
 
-def read_links(path: Path, network: Network, latency: float | None, bandwidth: float | None) -> Links:
+def read_links(path: Path, network: Network, latency: float | None, bandwidth: float | None) -> LinkSpeeds:
     """Read a CSV table with the columns from, to, latency, bandwidth: agents by their numbers, a line for each link.
 
     Args:
@@ -101,47 +101,44 @@ def read_links(path: Path, network: Network, latency: float | None, bandwidth: f
     with path.open(newline="", encoding="utf-8") as file:
         table = csv.DictReader(file, skipinitialspace=True)
         if tuple(table.fieldnames or ()) != COLUMNS:
-            raise ValueError(
-                f"{path}: the first line must be {','.join(COLUMNS)}. Then a line for each link: 0,1,20ms,50Mbit/s"
-            )
+            fix = "Then a line for each link: 0,1,20ms,50Mbit/s"
+            raise Refused(str(path), f"the first line must be {','.join(COLUMNS)}", fix)
         edges = set(network.edges)
         for row in table:
             place = f"{path}, line {table.line_num}"
             if None in row or None in row.values():
-                raise ValueError(f"{place}: there are four cells, {','.join(COLUMNS)}. One that is left empty is ,,")
+                fix = "One that is left empty is ,,"
+                raise Refused(place, f"there are four cells, {','.join(COLUMNS)}", fix)
             edge = _edge(place, row, network, edges)
             if edge in found:
-                raise ValueError(f"{place}: the link between {edge[0]} and {edge[1]} is there twice. Delete one line.")
+                raise Refused(place, f"the link between {edge[0]} and {edge[1]} is there twice", "Delete one line.")
             found[edge] = (
                 _cell(place, row, "latency", latency, seconds),
                 _cell(place, row, "bandwidth", bandwidth, bits_per_second),
             )
     for i, j in network.edges:
         if (i, j) not in found and (latency is None or bandwidth is None):
-            raise ValueError(
-                f"{path} has no line for the link between {i} and {j}. Write {i},{j},20ms,50Mbit/s there, or give "
-                f"--latency and --bandwidth for all that are not in it."
-            )
+            fix = f"Write {i},{j},20ms,50Mbit/s there, or give --latency and --bandwidth for all that are not in it."
+            raise Refused(str(path), f"there is no line for the link between {i} and {j}", fix)
     pairs = np.array([found.get(edge, (latency, bandwidth)) for edge in network.edges], dtype=float).reshape(-1, 2)
-    return Links(pairs[:, 0], pairs[:, 1])
+    return LinkSpeeds(pairs[:, 0], pairs[:, 1])
 
 
 def _edge(place: str, row: dict[str, str], network: Network, edges: set[tuple[int, int]]) -> tuple[int, int]:
     try:
         i, j = sorted(int(row[end]) for end in ("from", "to"))
-    except (ValueError, TypeError):
-        raise ValueError(f"{place}: from and to are the agents' numbers, 0 to {network.size - 1}.") from None
+    except ValueError:
+        reason = f"from and to are the agents' numbers, 0 to {network.size - 1}"
+        raise Refused(place, reason, "Write a line such as 0,1,20ms,50Mbit/s.") from None
     if (i, j) not in edges:
-        raise ValueError(f"{place}: {network.name} has no link between {i} and {j}. Delete the line.")
+        raise Refused(place, f"{network.name} has no link between {i} and {j}", "Delete the line.")
     return i, j
 
 
 def _cell(
     place: str, row: dict[str, str], column: str, default: float | None, read: Callable[[str, str], float]
 ) -> float:
-    text = (row[column] or "").strip()
-    if text:
-        return read(f"{place}: {column}", text)
-    if default is None:
-        raise ValueError(f"{place}: {column} is missing. Write it there, or give --{column} for all that lack it.")
-    return default
+    text = row[column].strip()
+    if not text and default is None:
+        raise Refused(place, f"{column} is missing", f"Write it there, or give --{column} for all that lack it.")
+    return default if not text and default is not None else read(f"{place}: {column}", text)

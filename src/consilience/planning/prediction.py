@@ -7,22 +7,23 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from .._refused import Refused
 from ..engine import CHUNK_SECONDS
 from ..network import GOSSIP, Network
 from ..samplers import DMALA, Sampler
-from .cost import COMPUTE, MEASURED, PARTS, Constants, Cost, Roads
-from .demand import Asked, Demand, demand_of
-from .links import Links
+from .cost import COMPUTE, MEASURED, PARTS, Constants, Cost, CostModel
+from .demand import Collective, Demand, demand_of
+from .links import LinkSpeeds
 
 MOST_WORK = 20_000_000  # agents × levels of the tree, which take about half a minute
 # What agents agree on before a chunk of draws, and count after it: `Segment.pieces`.
-BETWEEN_CHUNKS = (Asked("flood", 1, 32), Asked("tree pass", 2, 24))
+BETWEEN_CHUNKS = (Collective("flood", 1, 32), Collective("tree pass", 2, 24))
 SAME_BITS = "same bits everywhere"
 GIVEN = "gossip"  # with a number of rounds that is given, not worked out
 
 
 @dataclass(frozen=True)
-class Method:
+class AgreementMethod:
     """Way for agents to agree, and what it takes on these links until the last agent has the result."""
 
     purpose: str
@@ -56,7 +57,7 @@ class Prediction:
     evaluations: float
     draws_at_once: int
     seconds_per_effective_draw: float | None
-    methods: tuple[Method, ...]
+    methods: tuple[AgreementMethod, ...]
 
     @property
     def bottleneck(self) -> str:
@@ -65,7 +66,7 @@ class Prediction:
 
 def predict(
     network: Network,
-    links: Links,
+    links: LinkSpeeds,
     sampler: Sampler,
     dimension: int,
     *,
@@ -87,21 +88,20 @@ def predict(
     """
     work = network.size * max(network.tree.depth, network.diameter)
     if work > MOST_WORK:
-        raise ValueError(
-            f"{network.name} is worked out agent by agent and level by level, and has {network.size:,} agents on "
-            f"{network.tree.depth:,} levels: too many. Ask for a smaller one; --figure goes on to a million agents."
-        )
+        size = f"{network.size:,} agents on {network.tree.depth:,} levels"
+        reason = f"it is worked out agent by agent and level by level, and has {size}: too many"
+        raise Refused(network.name, reason, "Ask for a smaller one; --figure goes on to a million agents.")
     demand = demand_of(sampler, network, dimension, chains, evaluations)
-    roads = Roads(network, links, constants)
-    agreement = roads.alone(*BETWEEN_CHUNKS)
+    model = CostModel(network, links, constants)
+    agreement = model.collective_cost(*BETWEEN_CHUNKS)
 
     def own(draws: int) -> float:
         return constants.chunk(demand, draws) if chunk_seconds is None else chunk_seconds
 
-    iteration, most = roads.iteration(demand, gradient_seconds), demand.draws_of_a_chunk
+    iteration, most = model.iteration_cost(demand, gradient_seconds), demand.draws_of_a_chunk
     cost, at_once = per_draw(iteration, agreement, own, most)
     if at_once == 1:  # then nothing long is sent between two draws, for so long
-        iteration = roads.iteration(demand, gradient_seconds, quiet_seconds=agreement.seconds + own(1))
+        iteration = model.iteration_cost(demand, gradient_seconds, quiet_seconds=agreement.seconds + own(1))
         cost, at_once = per_draw(iteration, agreement, own, most)
     rounds, messages, _ = (
         of_draw + of_chunk / at_once
@@ -109,7 +109,7 @@ def predict(
             demand.traffic(network), replace(demand, collectives=BETWEEN_CHUNKS).traffic(network), strict=True
         )
     )
-    by_agent = roads.sent(*demand.collectives) + roads.sent(*BETWEEN_CHUNKS) / at_once
+    by_agent = model.bytes_sent(*demand.collectives) + model.bytes_sent(*BETWEEN_CHUNKS) / at_once
     seconds = cost.seconds
     return Prediction(
         seconds=seconds,
@@ -123,7 +123,7 @@ def predict(
         evaluations=demand.evaluations,
         draws_at_once=at_once,
         seconds_per_effective_draw=None if ess_per_draw is None else seconds / (chains * ess_per_draw),
-        methods=tuple(_methods(network, roads, sampler, demand)),
+        methods=tuple(_methods(network, model, sampler, demand)),
     )
 
 
@@ -142,25 +142,25 @@ def per_draw(iteration: Cost, agreement: Cost, chunk_seconds: Callable[[int], fl
     return Cost(iteration.parts + (agreement.parts + own) / at_once), at_once
 
 
-def _methods(network: Network, roads: Roads, sampler: Sampler, demand: Demand) -> list[Method]:
+def _methods(network: Network, model: CostModel, sampler: Sampler, demand: Demand) -> list[AgreementMethod]:
     """Return, for each agreement that the sampler needs, the ways to reach it, the best first."""
     if network.size == 1:
         return []
-    known = {row.method: row.rounds for row in network.plan().rows}
+    known = {row.method: row.rounds for row in network.plan().rows} | {"tree": network.tree.rounds}
     sums = [each.message_bytes for each in demand.collectives if each.kind == "tree pass" and each.times >= 2]
     averages = [each for each in demand.collectives if each.kind == "gossip"]
     floods = [each.message_bytes for each in demand.collectives if each.kind == "flood"]
-    found: list[Method] = []
+    found: list[AgreementMethod] = []
 
     def add(purpose: str, size: int, notes: dict[str, str], exact: bool = False) -> None:
         ways = []
         for method, note in notes.items():
-            rounds = network.tree.rounds if method == "tree" else known[method]
-            asked = Asked("tree pass", 2, size) if method == "tree" else Asked("gossip", rounds, size)
-            sent = roads.sent(asked).mean() / 1e6
-            ways.append(Method(purpose, method, rounds, roads.alone(asked).seconds, float(sent), False, note))
+            rounds = known[method]
+            asked = Collective("tree pass", 2, size) if method == "tree" else Collective("gossip", rounds, size)
+            sent, took = float(model.bytes_sent(asked).mean()) / 1e6, model.collective_cost(asked).seconds
+            ways.append(AgreementMethod(purpose, method, rounds, took, sent, False, note))
         best = ways[0] if exact else min(ways, key=lambda way: way.seconds)
-        found.extend(sorted((replace(way, is_best=way is best) for way in ways), key=lambda way: not way.is_best))
+        found.extend([replace(best, is_best=True), *(way for way in ways if way is not best)])
 
     if sampler.replicated:
         inexact = "not the same bits"

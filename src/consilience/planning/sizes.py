@@ -24,7 +24,7 @@ import numpy as np
 
 from ..network import DENSE_LIMIT, averaging, chebyshev_rounds, network_from_spec
 from .cost import BANDWIDTH, COMPUTE, LATENCY, MEASURED, PARTS, SOFTWARE, Constants, Cost, bytes_on_the_wire
-from .demand import Asked, Demand
+from .demand import Collective, Demand
 from .prediction import BETWEEN_CHUNKS, per_draw
 
 SIZES = tuple(4**k for k in range(2, 11))  # 16 to about a million
@@ -59,46 +59,37 @@ class Size:
         return chebyshev_rounds(self.beta)
 
 
-def _ring(m: int) -> Size:
-    return Size(m, 2, 4, 2, m // 2, m // 2, (1 + 2 * math.cos(2 * math.pi / m)) / 3, f"ring:{m}")
-
-
-def _path(m: int) -> Size:
-    return Size(m, 2, 4, 2, m // 2, m - 1, (1 + 2 * math.cos(math.pi / m)) / 3, f"path:{m}")
-
-
-def _star(m: int) -> Size:
-    return Size(m, m - 1, m, m - 1, 1, 2, 1 - 1 / m, f"star:{m}")
-
-
 def _torus(m: int) -> Size:
     side = math.isqrt(m)
     across = 2 * (side // 2)
     return Size(m, 4, 8, 4, across, across, (3 + 2 * math.cos(2 * math.pi / side)) / 5, f"torus:{side}x{side}")
 
 
-def _hypercube(m: int) -> Size:
-    k = m.bit_length() - 1
-    return Size(m, k, 2 * k, k, k, k, (k - 1) / (k + 1), f"hypercube:{k}")
-
-
 def _exponential(m: int) -> Size:
-    k = m.bit_length() - 1
+    k = _log2(m)
     degree, across = 2 * k - 1, -(-k // 2)
     return Size(m, degree, 2 * degree, degree, across, across, 1 - 4 / (degree + 1), f"exponential:{m}")
 
 
-def _complete(m: int) -> Size:
-    return Size(m, m - 1, 2 * (m - 1), m - 1, 1, 1, 0.0, f"complete:{m}")
+def _cube(k: int) -> Size:
+    return Size(2**k, k, 2 * k, k, k, k, (k - 1) / (k + 1), f"hypercube:{k}")
+
+
+def _log2(m: int) -> int:
+    return m.bit_length() - 1
+
+
+def _line(m: int, diameter: int, angle: float, spec: str) -> Size:
+    return Size(m, 2, 4, 2, m // 2, diameter, (1 + 2 * math.cos(angle)) / 3, spec)
 
 
 FAMILIES: dict[str, Callable[[int], Size]] = {
-    "path": _path,
-    "ring": _ring,
+    "path": lambda m: _line(m, m - 1, math.pi / m, f"path:{m}"),
+    "ring": lambda m: _line(m, m // 2, 2 * math.pi / m, f"ring:{m}"),
     "torus": _torus,
-    "star": _star,
-    "complete": _complete,
-    "hypercube": _hypercube,
+    "star": lambda m: Size(m, m - 1, m, m - 1, 1, 2, 1 - 1 / m, f"star:{m}"),
+    "complete": lambda m: Size(m, m - 1, 2 * (m - 1), m - 1, 1, 1, 0.0, f"complete:{m}"),
+    "hypercube": lambda m: _cube(_log2(m)),
     "exponential": _exponential,
 }
 
@@ -122,7 +113,7 @@ def predict_size(
       demand: demand of an iteration, with the rounds of the averages on this network.
     """
 
-    def messages(asked: Asked, count: float, besides: float, handled: float) -> np.ndarray:
+    def messages(asked: Collective, count: float, besides: float, handled: float) -> np.ndarray:
         """Return the cost of `count` messages in a row; the last waits for `besides` of those an agent `handled`."""
         parts, further = np.zeros(len(PARTS)), constants.further(asked.message_bytes)
         parts[LATENCY] = count * latency
@@ -131,7 +122,7 @@ def predict_size(
         parts[SOFTWARE] += max(besides * further, handled * further - parts.sum())
         return parts
 
-    def collective(asked: Asked) -> np.ndarray:
+    def collective(asked: Collective) -> np.ndarray:
         if asked.kind == "tree pass":
             once = messages(asked, size.depth, (size.children - 1) / 2, size.children - 1)
             return asked.times * once

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from .._refused import Refused
 from ..results import Run
+from ..store import read_run
 
 STEPS = "num_integration_steps"
 
@@ -42,28 +43,26 @@ def trial_of(run: Run) -> Trial:
     return Trial(
         dimension=run.parameters.dimension,
         chains=run.num_chains,
-        sampler={"name": run.sampler.name, **_settings(run.facts["sampler"])},
+        sampler={"name": run.sampler.name, **_settings(run)},
         evaluations=None if steps is None else float(steps.max(axis=(1, 2)).mean()),
         are_averages=run.thin > 1 and run.num_chains > 1,
         ess_per_draw=float(known.min()) / (run.num_draws * run.thin * run.num_chains) if known.size else None,
     )
 
 
-def _settings(text: str) -> dict[str, Any]:
-    """Read a sampler's settings from "HMC(step_size=0.1, ...)". Arrays change no message, and are left out."""
-    try:
-        written = ast.parse(text, mode="eval").body
-    except SyntaxError:
-        raise ValueError(
-            f"the run has a setting that is not recorded, {text}. Say what is to be planned, without --run: --sampler, "
-            f"--set and --dimension."
-        ) from None
-    found = {}
-    for keyword in written.keywords if isinstance(written, ast.Call) else []:
-        try:
-            value = ast.literal_eval(keyword.value)
-        except ValueError:
-            continue
-        if keyword.arg is not None and value is not None:
-            found[keyword.arg] = value
-    return found
+def _settings(run: Run) -> dict[str, Any]:
+    """Return the settings of a run's sampler that a file can have. Arrays change no message, and are left out."""
+    assert run.folder is not None
+    settings = read_run(run.folder)["sampler"]["settings"]
+    for name, value in settings.items():
+        if isinstance(value, dict) and "function" in value:
+            raise Refused(
+                "the run",
+                f"it has a setting that is not recorded, {name} = {value['function']}",
+                "Say what is to be planned, without --run: --sampler, --set and --dimension.",
+            )
+    return {name: _tuples(value) for name, value in settings.items() if not isinstance(value, dict)}
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value

@@ -44,10 +44,10 @@ class Windows:
         self._used[link] = now + waited
         return waited
 
-    def pass_by(self, seconds: float) -> None:
+    def idle(self, seconds: float) -> None:
         """Let time pass in which nothing long is sent."""
         self._used -= seconds
 
-    def go_on(self, seconds: float) -> None:
+    def advance(self, seconds: float) -> None:
         """Let time pass in which all that was sent is sent again and again."""
         self._used += seconds

@@ -4,7 +4,7 @@ from .markup import Markup, facts, folded, join, paragraph, table, tag
 from .numbers import MISSING
 from .page import report, whole_page
 from .reading import worst_places
-from .style import BLUE, GREEN, GREY, INK, ORANGE, PALETTE, PURPLE, VERMILION, line_look
+from .style import BLUE, GREEN, GREY, INK, ORANGE, PALETTE, PURPLE, VERMILION, line_look, new_figure
 
 __all__ = [
     "BLUE",
@@ -21,6 +21,7 @@ __all__ = [
     "folded",
     "join",
     "line_look",
+    "new_figure",
     "paragraph",
     "report",
     "table",

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from .._extras import require
+
 # Okabe and Ito's palette: told apart by readers who do not see all colours.
 BLUE, ORANGE, GREEN, VERMILION, PURPLE = "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7"
 GREY = "#6b7280"
@@ -31,6 +35,15 @@ MOST_SERIES = 8  # lines in one figure; more cannot be told apart
 def line_look(place: int) -> dict[str, object]:
     """Return colour and dashes of the line at this place: a second round of the colours is dashed."""
     return {"color": SERIES[place % len(SERIES)], "linestyle": DASHES[place // len(SERIES) % len(DASHES)]}
+
+
+def new_figure(width: float, height: float, rows: int = 1, columns: int = 1, **options: Any) -> tuple[Any, Any]:
+    """Make a figure of panels without a window; return it and its axes, one or an array of them."""
+    figure = require("matplotlib.figure", "report").Figure((width, height), layout="constrained")
+    axes = figure.subplots(rows, columns, **options)
+    for ax in figure.axes:
+        ax.spines[["top", "right"]].set_visible(False)
+    return figure, axes
 
 
 def css_variables() -> str:

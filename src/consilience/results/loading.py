@@ -10,10 +10,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from .._refused import Refused
 from .._types import Batch, Params
 from ..engine import MOMENTS, Accumulated, read_moments
 from ..model import Layout, Posterior
-from ..store import ATTEMPT, DiskStats, Table, disk_draws, read_checkpoint, read_network, read_run, shown
+from ..store import DiskStats, Table, disk_draws, read_checkpoint, read_network, read_run, shown
 from .run import Moments, Owner, Run
 
 
@@ -22,7 +23,6 @@ class RecordedSampler:
     """Record of the sampler that filled a folder."""
 
     name: str
-    settings: str
     bias: str | None
     replicated: bool
 
@@ -59,14 +59,14 @@ def stored_run(folder: Path, layout: Layout | None = None, averaged: Layout | No
     """Load the run in a folder; `layout` is that of its draws and `averaged` that of its moments, where known."""
     record = read_run(folder)
     settings, facts = record["run"], record["sampler"]
-    progress, snapshot = read_checkpoint(folder)
+    progress, snapshot = read_checkpoint(folder, record)
     length = progress.combined if facts["one_shot"] else progress.drawn
     network = read_network(folder, record)
     kept = named_layout(record["model"]["kept"], np.dtype(record["model"]["dtype"]))
     if layout is not None:
         _check_form(folder, layout, kept)
-    sampler = RecordedSampler(facts["name"], facts["settings"], facts["bias"] or None, facts["replicated"])
-    owner = _owner(record, snapshot)
+    sampler = RecordedSampler(facts["name"], facts["bias"] or None, facts["replicated"])
+    owner = _owner(record, progress.attempt)
     lanes = (settings["num_chains"], 1 if sampler.replicated or owner is not None else network.size)
     moments = None
     if snapshot is not None and any(name.startswith(MOMENTS) for name in snapshot):
@@ -124,9 +124,10 @@ def _check_form(folder: Path, layout: Layout, kept: Layout) -> None:
     wanted, found = (dict(zip(form.names, form.shapes, strict=True)) for form in (layout, kept))
     for name in sorted(wanted.keys() | found.keys()):
         if wanted.get(name) != found.get(name):
-            raise ValueError(
-                f"like: {name} has shape {wanted.get(name, 'none')}, in {shown(folder)} it has "
-                f"{found.get(name, 'none')}. Pass parameters of the model that was sampled, or leave out like=."
+            raise Refused(
+                "like",
+                f"{name} has shape {wanted.get(name, 'none')}, in {shown(folder)} it has {found.get(name, 'none')}",
+                "Pass parameters of the model that was sampled, or leave out like=.",
             )
 
 
@@ -135,12 +136,9 @@ def _whose(record: Table) -> list[Any]:
     return [record["agent"]["name"]] if "agent" in record else [*range(len(record["data"]["rows"]))]
 
 
-def _owner(record: Table, snapshot: Mapping[str, np.ndarray] | None) -> Owner | None:
+def _owner(record: Table, attempts: int) -> Owner | None:
     agent = record.get("agent")
-    if agent is None:
-        return None
-    attempts = 0 if snapshot is None else int(snapshot[ATTEMPT])
-    return Owner(agent["name"], tuple(agent["names"]), tuple(agent["without"]), attempts)
+    return agent and Owner(agent["name"], tuple(agent["names"]), tuple(agent["without"]), attempts)
 
 
 def _facts(record: Table) -> dict[str, str]:
@@ -149,7 +147,7 @@ def _facts(record: Table) -> dict[str, str]:
         "created": record["created"],
         "status": record["status"],
         **{name: str(value) for name, value in {**record["run"], **record["versions"]}.items()},
-        "sampler": record["sampler"]["settings"],
+        "sampler": _call(record["sampler"]),
         "model's code": record["model"]["code"],
         **({"agent": record["agent"]["name"], "run id": record["agent"]["run"]} if "agent" in record else {}),
         **{
@@ -157,3 +155,11 @@ def _facts(record: Table) -> dict[str, str]:
             for agent, text in zip(_whose(record), record["data"]["fingerprints"], strict=True)
         },
     }
+
+
+def _call(sampler: Table) -> str:
+    """Return a sampler with its settings as people write it; arrays and functions are left out."""
+    settings = (
+        f"{name}={'...' if isinstance(value, Mapping) else repr(value)}" for name, value in sampler["settings"].items()
+    )
+    return f"{sampler['name']}({', '.join(settings)})"

@@ -6,15 +6,24 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ..store import SCORES, write_whole
+from .._refused import Refused
+from ..store import FORMAT, SCORES, check_format, shown, write_whole
 from .scores import scores_from_dict
 
 
 def save_scores(folder: Path, scores: Any) -> None:
-    write_whole(folder / SCORES, (json.dumps(scores.to_dict(), indent=2) + "\n").encode())
+    write_whole(folder / SCORES, (json.dumps({"format": FORMAT, **scores.to_dict()}, indent=2) + "\n").encode())
 
 
 def read_scores(folder: Path) -> Any:
     """Read the scores in a run's folder; None where none have been saved."""
     path = folder / SCORES
-    return scores_from_dict(json.loads(path.read_text())) if path.exists() else None
+    if not path.exists():
+        return None
+    try:
+        found = json.loads(path.read_text())
+    except ValueError as error:
+        raise Refused(str(shown(path)), f"it is damaged: {error}", "Delete it: evaluate computes it anew.") from None
+    check_format(str(shown(path)), found)
+    del found["format"]
+    return scores_from_dict(found)

@@ -14,6 +14,7 @@ from jax.sharding import PartitionSpec as P
 
 from .._compat import device_mesh
 from .._keys import is_key, key_numbers, keys_like
+from .._refused import Refused
 from ..neighbors import DEVICES, Placement, agents_per_group
 
 
@@ -94,15 +95,17 @@ def chosen_devices(devices: Sequence[jax.Device], size: int) -> tuple[jax.Device
     """Choose devices, at most as many as there are groups of agents: of every host its share of them, at most."""
     hosts = sorted({device.process_index for device in devices})
     if len(hosts) < jax.process_count():
-        raise ValueError(
-            f"of {jax.process_count()} hosts only {len(hosts)} have any of these devices. Write cs.Devices() for all "
-            f"devices of all hosts."
+        raise Refused(
+            "devices",
+            f"of {jax.process_count()} hosts only {len(hosts)} have any of these devices",
+            "Write cs.Devices() for all devices of all hosts.",
         )
     groups = -(-size // agents_per_group(size))
     if len(hosts) > groups:
-        raise ValueError(
-            f"{len(hosts)} hosts for {size} agents: every host needs {agents_per_group(size)} at least. "
-            f"Use {groups} hosts or fewer."
+        raise Refused(
+            f"{len(hosts)} hosts for {size} agents",
+            f"every host needs {agents_per_group(size)} at least",
+            f"Use {groups} hosts or fewer.",
         )
     by_host = [[device for device in devices if device.process_index == host] for host in hosts]
     most = groups // len(hosts)

@@ -1,24 +1,30 @@
 """The runtime `devices`: agents on a mesh of devices, of this host or of many.
 
-placement   which device holds which agents, and which rows devices exchange
-neighbors   `Neighbors` on a mesh: sums by the mesh's own reduction, gossip by `ppermute`
-arrays      arrays over the mesh, by agents outside and by lanes inside
-mesh        the engine
+`mesh` places the compiled loop, `arrays` what goes through it, by agents outside and by lanes inside; a lane's link to
+agents on other devices is `neighbors.mesh`: sums by the mesh's own reduction, gossip by `ppermute`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 
 from .._checks import whole_number
-from ..engine import Hosts, join
-from ..neighbors import agents_per_group
+from .._refused import Refused
+from ..engine import Chains, Hosts, join
+from ..model import check_start
+from ..neighbors import Traffic, agents_per_group
+from ..network import Network
+from ..results import Run
+from ..store import Part, Table
 from .arrays import MeshArrays, chosen_devices
-from .mesh import DeviceMesh
+from .driver import run_once
+from .mesh import mesh_chains
+from .preparing import Prepared
+from .request import Request
+from .runtime import Wish
 
 
 @dataclass(frozen=True)
@@ -49,9 +55,10 @@ class Devices:
             return
         given = self.devices if isinstance(self.devices, list | tuple) else []
         if not given or len(set(given)) < len(given) or not all(isinstance(one, jax.Device) for one in given):
-            raise ValueError(
-                f"devices = {self.devices!r}: a number, or a list of different devices, as jax.devices() has them. "
-                f"Write cs.Devices() for all."
+            raise Refused(
+                f"devices = {self.devices!r}",
+                "a number, or a list of different devices, as jax.devices() has them",
+                "Write cs.Devices() for all.",
             )
         object.__setattr__(self, "devices", tuple(given))
 
@@ -72,16 +79,39 @@ class Devices:
     def hosts(self) -> Hosts:
         return Hosts.all()
 
-    def agents(self, size: int) -> range:
-        """Return which agents of a network of this size live on this host."""
-        return self._arrays(size).own
+    @property
+    def record(self) -> Table:
+        return {}
 
-    def agents_per_file(self, size: int) -> int | None:
-        """Return how many agents' draws share a file, such that no two hosts ever write to one file."""
-        return agents_per_group(size)
+    def agents(self, network: Network) -> range:
+        """Return which agents of a network live on this host."""
+        return self._arrays(network.size).own
 
-    def engine(self, posterior: Any, layout: Any, shards: Any, network: Any, *rest: Any, **views: Any) -> DeviceMesh:
-        return DeviceMesh(self._arrays(network.size), posterior, layout, shards, network, *rest, **views)
+    def names(self, network: Network) -> list[str]:
+        return [f"agent {agent}" for agent in self.agents(network)]
+
+    def chains(self, prepared: Prepared) -> Chains:
+        return mesh_chains(prepared, self._arrays(prepared.network.size))
+
+    def check_start(self, chains: Chains) -> None:
+        arrays, values = self._arrays(chains.network.size), chains.begin()
+        self.hosts.together(lambda: check_start(*map(arrays.read, values), agents=self.names(chains.network)))
+
+    def part(self, prepared: Prepared) -> Part:
+        size = prepared.network.size
+        if prepared.sampler.replicated:
+            return Part(range(1), 1, is_written=self.hosts.is_first)
+        return Part(self.agents(prepared.network), size, agents_per_group(size))
+
+    def agree(self, wish: Wish) -> Wish:
+        """Do as the first host wishes."""
+        return Wish(*self.hosts.gather(wish)[0])
+
+    def of_all(self, traffic: Traffic) -> Traffic:
+        return traffic
+
+    def run(self, request: Request) -> Run:
+        return run_once(request, self)
 
     def _arrays(self, size: int) -> MeshArrays:
         return MeshArrays(chosen_devices(self._found(), size), size)
@@ -93,8 +123,10 @@ class Devices:
             return self.devices
         there = jax.devices()
         if self.devices > len(there):
-            raise ValueError(
-                f"devices = {self.devices}: jax has {len(there)} here. Write cs.Devices() for all of them, or, to try "
-                f"several on a CPU, start Python with XLA_FLAGS=--xla_force_host_platform_device_count={self.devices}."
+            raise Refused(
+                f"devices = {self.devices}",
+                f"jax has {len(there)} here",
+                f"Write cs.Devices() for all of them, or, to try several on a CPU, start Python with "
+                f"XLA_FLAGS=--xla_force_host_platform_device_count={self.devices}.",
             )
         return there[: self.devices]

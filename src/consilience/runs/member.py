@@ -20,8 +20,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import jax
-
+from .._refused import Refused
+from ..engine import Chunk
 from ..neighbors import Interrupted, KeyPair, Masks, OutOfStep
 from ..peers import (
     ENDED,
@@ -37,7 +37,6 @@ from ..peers import (
     Verifier,
     check_free,
     common_base,
-    differences,
     digest_of,
     given_up_by_most,
     is_here,
@@ -46,9 +45,11 @@ from ..peers import (
     phase_before,
     status_of,
 )
-from ..results import Run, stored_run
-from .drawing import MOST_REDONE, take
-from .segment import Meeting, Segment, Stopped, Task, finished, given_up, is_connected, segment_folder
+from ..results import Run
+from ..store import Progress, differences
+from .driver import MOST_REDONE, Stopped, draw, not_alike, result
+from .request import Request
+from .segment import Meeting, Segment, Terms, finished, given_up, is_connected, segment_folder
 
 LINGER = 1.5  # seconds in which the last card reaches the neighbours
 LONGEST_LINGER = 5.0  # seconds in which a neighbour that has yet to learn that all is done comes, and learns it
@@ -65,7 +66,7 @@ class Member:
     """One agent of a run, in this process.
 
     Args:
-      folder: where its draws go; a run that is there is resumed.
+      request: what it asks for, with the folder where its draws go; a run that is there is resumed.
       show: called about once a second with the status of the run.
     """
 
@@ -73,18 +74,13 @@ class Member:
         self,
         place: Place,
         credentials: Credentials,
-        task: Task,
-        folder: Path,
+        terms: Terms,
+        request: Request,
         show: Callable[[Mapping[str, Any]], None],
     ) -> None:
-        if not task.sampler.communicates:
-            raise ValueError(f"{task.sampler.name} is not run by peers. Use nuts, hmc, mala or dmala.")
-        if task.mask and not task.sampler.maskable:
-            raise ValueError(
-                f"mask hides the parts of exact sums over a tree, and {task.sampler.name} mixes values with its "
-                f"neighbours, who see them. Use nuts, hmc or mala, or leave out mask."
-            )
-        self.place, self.task, self.folder, self._show = place, task, folder, show
+        _check_request(request, terms)
+        assert request.out is not None
+        self.place, self.terms, self.request, self.folder, self._show = place, terms, request, request.out, show
         self._alive: dict[str, bool] = dict.fromkeys(place.neighbors, False)
         self._has_met = False
         self._floor = 1  # the first epoch that may come next
@@ -93,10 +89,10 @@ class Member:
         self._segment: Segment | None = None
         self._key: tuple[int, KeyPair] | None = None
         self._said: set[str] = set()
-        self.meter = Meter(task.length.iterations)
+        self.meter = Meter(request.length.iterations)
         identity = Identity(credentials.key.read_bytes(), credentials.certificate.read_bytes())
         if identity.name != place.name:
-            raise ValueError(f"the certificate is {identity.name}'s, and this is agent {place.name}.")
+            raise Refused("certificate", f"it is {identity.name}'s, and this is agent {place.name}")
         self._links = Links(place, credentials, self._arrive, self._see, self._answer, pulled=("round",))
         self.mailbox = Mailbox.over(self._links)
         verifier = Verifier(credentials.authority.read_bytes())
@@ -109,7 +105,7 @@ class Member:
         """Take part until the run is complete, and return the run as this agent has it."""
         check_free(self.place.listen)
         without = given_up(self.folder, self.place.run_id)
-        there = finished(self._folder_of(without), self.task.length)
+        there = finished(self._folder_of(without), self.request.length)
         if there is not None:
             self._say_complete()
             return there
@@ -140,9 +136,9 @@ class Member:
             raise
         finally:
             assert self._segment is not None
-            self._segment.store.finish(status)
+            self._segment.job.sink.finish(status)
             self._disconnect()
-        return stored_run(self._segment.folder)
+        return result(self._segment.job)
 
     def _connect(self) -> None:
         self._links.open()
@@ -177,10 +173,13 @@ class Member:
         """Return the segment without some agents: the present one, or a new one."""
         if self._segment is None or self._segment.without != without:
             if self._segment is not None:
-                self._segment.store.finish("interrupted")
+                self._segment.job.sink.finish("interrupted")
             members = tuple(k for k, name in enumerate(self.place.names) if name not in without)
-            self._segment = Segment(self.task, self.place, members, self._folder_of(without), self.mailbox)
-            self._attempt = self._segment.attempt
+            request = replace(self.request, out=self._folder_of(without), resume=True)
+            self._segment = Segment(
+                request, self.terms, self.place, members, self.mailbox, lambda: bool(self.board.own.stop)
+            )
+            self._attempt = self._segment.job.sink.progress.attempt
         return self._segment
 
     def _folder_of(self, without: tuple[str, ...]) -> Path:
@@ -195,18 +194,18 @@ class Member:
             self._check_wishes(cards)
             own = self.board.own
             segment = self._enter(self._decided(cards))
-            others = [card for name, card in cards.items() if name != own.name and name in segment.names]
-            has_all = segment.store.progress.drawn >= self.task.length.num_samples
+            others = [card for name, card in cards.items() if name != own.name and name in segment.members]
+            has_all = segment.job.sink.progress.drawn >= self.request.length.num_samples
             if has_all and any(card.phase == "complete" for card in others):
                 return None
             epoch = next_epoch(own, others, self._floor, self._has_met)
             if self._key is None or self._key[0] != epoch:
                 self._key = (epoch, KeyPair())
-            linked = all(self._alive[name] for name in self.place.neighbors if name in segment.names)
+            linked = all(self._alive[name] for name in self.place.neighbors if name in segment.members)
             says: dict[str, Any] = {
                 "epoch": epoch,
-                "phase": phase_before(linked, cards, segment.names),
-                "bases": segment.store.bases,
+                "phase": phase_before(linked, cards, segment.members),
+                "bases": tuple(segment.job.sink.checkpoints),
                 "attempt": max([self._attempt, *(card.attempt for card in others)]),
                 "without": tuple(sorted({*own.without, *segment.without})),
                 "key": self._key[1].public.hex(),
@@ -214,9 +213,9 @@ class Member:
             }
             if any(getattr(own, name) != value for name, value in says.items()):
                 own = self.board.update(**says)
-            here = [own, *(card for card in others if is_here(card, segment.alike["agent.without"], self.task.mask))]
+            here = [own, *(card for card in others if is_here(card, segment.alike["agent.without"], self.terms.mask))]
             crew = sorted(here, key=lambda card: self.place.names.index(card.name))
-            is_whole = len(crew) == len(segment.names) and self._are_alike(crew)
+            is_whole = len(crew) == len(segment.members) and self._are_alike(crew)
             if is_whole and is_ready(crew, epoch) and self._have_a_base(crew):
                 return segment, self._meeting(segment, crew)
             self.board.wait(LOOK)
@@ -225,22 +224,26 @@ class Member:
         digest, base = digest_of(self.place.run_id, crew), common_base(crew)
         assert base is not None
         masks = None
-        if self.task.mask:
+        if self.terms.mask:
             assert self._key is not None
             keys = [bytes.fromhex(card.key) for card in crew]
-            masks = Masks(self._key[1], segment.names.index(self.place.name), keys, digest)
+            masks = Masks(self._key[1], segment.members.index(self.place.name), keys, digest)
         attempt = max(card.attempt for card in crew)
         return Meeting(crew[0].epoch, base, attempt, masks, int.from_bytes(digest[:7], "big"))
 
     def _are_alike(self, crew: list[Card]) -> bool:
         """Tell whether all run the same thing; if not, refuse to start, or in the midst of a run wait for others."""
-        lines = differences(crew)
+        lines = differences({card.name: dict(card.identity) for card in crew}, show=str)
         if not lines:
             return True
-        text = "the agents do not run the same thing:\n" + "\n".join(f"  {line}" for line in lines)
+        refusal = Refused(
+            "the agents do not run the same thing",
+            "".join(f"\n  {line}" for line in lines) + "\n",
+            "Give all agents the same settings, model and versions, and start them again.",
+        )
         if not self._has_met:
-            raise ValueError(f"{text}\nGive all agents the same settings, model and versions, and start them again.")
-        self._say_once(text)  # it is the newcomer who has to go
+            raise refusal
+        self._say_once(f"{refusal.subject}: {refusal.reason}".rstrip())  # it is the newcomer who has to go
         return False
 
     def _have_a_base(self, crew: list[Card]) -> bool:
@@ -248,13 +251,15 @@ class Member:
         if common_base(crew) is not None:
             return True
         newest = ", ".join(f"{card.name} at {max(card.bases, default=0)}" for card in crew)
-        text = f"the agents have no iteration in common that they could go back to: {newest}."
+        subject = "the agents have no iteration in common that they could go back to"
         if not self._has_met:
-            raise ValueError(
-                f"{text} Put back the folder run of the one that is behind; or let all agents delete theirs, and start "
-                f"over: the draws will be the same."
+            raise Refused(
+                subject,
+                newest,
+                "Put back the folder run of the one that is behind; or let all agents delete theirs, and start over: "
+                "the draws will be the same.",
             )
-        self._say_once(text)
+        self._say_once(f"{subject}: {newest}.")
         return False
 
     # --- running -----------------------------------------------------------------------------------------
@@ -270,15 +275,7 @@ class Member:
         try:
             done = segment.begin(meeting)
             self.meter.begin(meeting.base)
-            take(
-                segment.pieces(lambda: bool(self.board.own.stop), self._count),
-                lambda: segment.snapshot(meeting),
-                segment.store,
-                self.task.length,
-                done,
-                time.perf_counter(),
-                lambda _: None,
-            )
+            draw(segment.job, done, time.perf_counter(), partial(self._count, segment))
         except (Stopped, Interrupted):
             raise
         except Exception as error:
@@ -288,33 +285,30 @@ class Member:
         finally:
             self._running = None
 
-    def _count(self, iteration: int, chunk: Any) -> None:
-        self.meter.count(iteration, chunk, self.mailbox.messages, self.mailbox.bytes, self._rounds())
-
-    def _rounds(self) -> int:
-        return 0 if self._segment is None else self._segment.peer.collectives.rounds
+    def _count(self, segment: Segment, chunk: Chunk, done: Progress) -> None:
+        iteration, rounds = done.iterations(self.request.length.thin), segment.collectives.rounds
+        self.meter.count(iteration, chunk, self.mailbox.messages, self.mailbox.bytes, rounds)
 
     def _interrupted(self, meeting: Meeting, reason: Interrupted) -> None:
         """Prepare to meet again, with other random numbers if agents took different turns; fail if they do so often."""
         self._say(f"going back: {reason}")
         if isinstance(reason, OutOfStep):
             self._attempt = meeting.attempt + 1
-            iterations = self.meter.iteration * self.task.length.num_chains
+            iterations = self.meter.iteration * self.request.length.num_chains
             if self._attempt > max(1, MOST_REDONE * iterations):
                 raise RuntimeError(
-                    f"the agents fell out of step {self._attempt} times in {iterations} iterations ({reason}): they do "
-                    f"not compute alike. This is jax {jax.__version__}; every agent needs the same versions, and a "
-                    f"model whose decisions do not hang on its last digits: check it in float64."
+                    f"the agents fell out of step {self._attempt} times in {iterations} iterations ({reason}): "
+                    f"{not_alike()}"
                 ) from None
 
     def _wait_for_the_others(self, segment: Segment, meeting: Meeting) -> None:
         """Wait until all agents have all draws on disk: before that, one may need the others once more."""
         self.board.update(phase="done")
         while True:
-            cards = [card for name, card in self.board.cards.items() if name in segment.names]
+            cards = [card for name, card in self.board.cards.items() if name in segment.members]
             done = {card.name for card in cards if card.epoch == meeting.epoch and card.phase in ("done", "complete")}
-            gone = set(self._lost()) if self.task.on_loss == "continue-without" else set()
-            if done | gone == set(segment.names) or any(card.phase == "complete" for card in cards):
+            gone = set(self._lost()) if self.terms.on_loss == "continue-without" else set()
+            if done | gone == set(segment.members) or any(card.phase == "complete" for card in cards):
                 return
             if any(card.epoch > meeting.epoch for card in cards):
                 raise Interrupted("an agent has to do the end of the run once more")
@@ -345,7 +339,7 @@ class Member:
         cards = self.board.cards
         own = self.board.own
         # The card of an agent that has ended stays for a while; its wish to stop is not for those who come later.
-        members = self._segment.names if self._segment is not None else self.place.names
+        members = self._segment.members if self._segment is not None else self.place.names
         crew = [card for card in cards.values() if card.name in members]
         wishes = [card.stop for card in crew if card.stop and (self._has_met or card.phase not in ENDED)]
         wish = next(iter(wishes), "")
@@ -360,26 +354,26 @@ class Member:
                 self.mailbox.end(Interrupted("an agent is given up"))
             if own.stop and self.mailbox.waiting_for is not None:
                 self.mailbox.end(Interrupted(own.stop))
-        if self._has_met and own.phase in (*STARTABLE[:2], "joining", *["done"] * (self.task.on_loss == "stop")):
+        if self._has_met and own.phase in (*STARTABLE[:2], "joining", *["done"] * (self.terms.on_loss == "stop")):
             self._judge_losses()
 
     def _lost(self) -> list[str]:
         """Return the agents that nothing has been heard of for long, over whatever links."""
         assert self._segment is not None
-        patience = max(self.task.patience, self.mailbox.patience)
+        patience = max(self.terms.patience, self.mailbox.patience)
         return [
             name
-            for name in self._segment.names
+            for name in self._segment.members
             if name != self.place.name and not self._alive.get(name) and self.board.silence(name) > patience
         ]
 
     def _judge_losses(self) -> None:
-        """Ask all to stop, or give up the agents that are gone, as the task's `on_loss` says."""
+        """Ask all to stop, or give up the agents that are gone, as the terms' `on_loss` says."""
         segment, lost = self._segment, self._lost()
         assert segment is not None
-        if self.task.on_loss == "stop" and lost and not self.board.own.stop:
+        if self.terms.on_loss == "stop" and lost and not self.board.own.stop:
             self.ask_to_stop(f"{self.place.name}: {', '.join(lost)} {'was' if len(lost) == 1 else 'were'} lost")
-        if self.task.on_loss == "continue-without":
+        if self.terms.on_loss == "continue-without":
             gives_up = tuple(sorted({*segment.without, *lost}))
             if gives_up != self.board.own.without:  # also where one is heard of again, before the others gave it up
                 self._say(f"gives up {', '.join(gives_up) or 'nobody'}")
@@ -389,16 +383,16 @@ class Member:
         """Return the agents that are left out: those that most have given up, if the rest can go on."""
         assert self._segment is not None
         known = self._segment.without
-        if self.task.on_loss != "continue-without":
+        if self.terms.on_loss != "continue-without":
             return known
         found = given_up_by_most(cards, len(self.place.names), known)
         if found == set(known):
             return known
         members = tuple(k for k, name in enumerate(self.place.names) if name not in found)
         gone = ", ".join(sorted(found))
-        if len(members) < (3 if self.task.mask else 2):
+        if len(members) < (3 if self.terms.mask else 2):
             self._say_once(f"without {gone} the others are too few to go on: waiting")
-        elif not is_connected(self.task.network, members):
+        elif not is_connected(self.request.network, members):
             self._say_once(f"without {gone} the others cannot reach each other: waiting")
         else:
             return tuple(sorted(found))
@@ -433,7 +427,7 @@ class Member:
 
     def _missing(self) -> list[str]:
         cards, own = self.board.cards, self.board.own
-        names = self._segment.names if self._segment is not None else self.place.names
+        names = self._segment.members if self._segment is not None else self.place.names
         return [
             name
             for name in names
@@ -445,7 +439,7 @@ class Member:
         return json.dumps(status_of(self.place, self.board.own, self.board)).encode()
 
     def _blame(self, error: Exception) -> str:
-        return "" if isinstance(error, ValueError) and not self._has_met else f"{self.place.name} failed: {error}"
+        return "" if isinstance(error, Refused) and not self._has_met else f"{self.place.name} failed: {error}"
 
     def _say(self, text: str) -> None:
         log.info("%s", text)
@@ -454,3 +448,19 @@ class Member:
         if text not in self._said:
             self._said.add(text)
             log.warning("%s", text)
+
+
+def _check_request(request: Request, terms: Terms) -> None:
+    """Refuse what agents on their owners' machines cannot run."""
+    sampler = request.sampler
+    if not sampler.communicates:
+        raise Refused(sampler.name, "it is not run by peers", "Use nuts, hmc, mala or dmala.")
+    if terms.mask and not sampler.maskable:
+        raise Refused(
+            "mask",
+            f"it hides the parts of exact sums over a tree, and {sampler.name} mixes values with its neighbours, who "
+            f"see them",
+            "Use nuts, hmc or mala, or leave out mask.",
+        )
+    if request.moments is not False or request.watch is not None:
+        raise Refused("moments and watch", "peers keep draws only", "Leave them out.")

@@ -1,93 +1,120 @@
-"""Engine of the peers runtime: one agent in this process, the others in theirs, on their owners' machines.
-
-The loop is that of `simulate` with a single lane, and the link of that lane calls out of it, round by round. Messages
-are counted as they are sent.
-"""
+"""The runtime `peers`: this process is one agent of a run, and the others are on their owners' machines."""
 
 from __future__ import annotations
 
-from functools import partial
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
-import jax
-import jax.numpy as jnp
-import numpy as np
+from .._compat import callback_errors_unlogged, dispatch_synchronously
+from .._refused import Refused
+from .._types import Batch
+from ..engine import Hosts
+from ..neighbors import Interrupted
+from ..peers import AgentFile, read_agent_file
+from ..results import Run
+from .member import Member
+from .request import Request
+from .segment import Terms
 
-from .._types import Key
-from ..engine import Engine, Inputs, Model, start_values_all
-from ..model import Layout, Posterior, Shard, View
-from ..neighbors import Collectives, PeerNeighbors, Traffic, no_edges
-from ..network import Network
-from ..peers import Mailbox
-from ..samplers import Sampler
-from .simulate import chain_keys
+OUT = "run"  # folder beside an agent's file
 
 
-class Peer(Engine):
-    """Engine of one agent of a run whose agents are separate processes.
+@dataclass(frozen=True)
+class Peer:
+    """A runtime in which this process is one agent, with its own data: `runtime=cs.Peer("clinic-b/agent.toml")`.
+
+    All agents call `cs.sample` with the same posterior, network, sampler and length, each with its own data and its own
+    file; they find each other, check that they run the same thing, and sample together. Draws go to `out`, or to the
+    folder run beside the file: called again, after a crash or after Ctrl-C, which stops all agents, it goes on there.
 
     Args:
-      index: this agent's number.
-      shard: its examples, with a leading axis of length one.
-      collectives: its side of the collective operations.
-      mailbox: counts the messages and bytes that it sends.
+      file: this agent's file, as `consilience init` makes it: who it is, its keys, its neighbours. What the file says
+        of the model, the network, the sampler and the run is for the command; here the arguments say it.
+      patience: seconds without a sign of an agent until it counts as gone, to stop or to continue without it.
+      show: called about once a second with the status of the run.
     """
 
-    def __init__(
-        self,
-        posterior: Posterior,
-        layout: Layout,
-        shard: Shard,
-        network: Network,
-        index: int,
-        sampler: Sampler,
-        positions: jax.Array,
-        key: Key,
-        view: View,
-        collectives: Collectives,
-        mailbox: Mailbox,
-    ) -> None:
-        self.collectives, self._mailbox, self._key = collectives, mailbox, key
-        self._counted = Traffic(collectives.rounds, mailbox.messages, mailbox.bytes)
+    file: str | Path | AgentFile
+    patience: float = 30.0
+    show: Callable[[Mapping[str, Any]], None] = lambda _: None
 
-        def link(inputs: Inputs) -> PeerNeighbors:
-            return PeerNeighbors(collectives, network, index)
+    def __post_init__(self) -> None:
+        if not 0 < self.patience < float("inf"):
+            raise Refused(f"patience = {self.patience}", "a number of seconds is needed", "Write patience=30.")
 
-        shard = jax.tree.map(jnp.asarray, shard)
-        inputs = Inputs(sampler, no_edges(network.size), jnp.int32(0), shard, chain_keys(key, len(positions)))
-        model = Model(posterior, layout, link, sampler.replicated, view, None, None)
-        super().__init__(network, model, inputs, positions, copies=1)
+    @property
+    def hosts(self) -> Hosts:
+        return Hosts()
 
-    def use_attempt(self, attempt: int) -> None:
-        """Use an attempt's random numbers from here on: with the same ones, agents would part ways again."""
-        key = jax.random.fold_in(self._key, attempt) if attempt else self._key
-        self.inputs = self.inputs._replace(chain_keys=chain_keys(key, self.chains))
+    def run(self, request: Request) -> Run:
+        """Take part in a run until it is complete."""
+        file = self.file if isinstance(self.file, AgentFile) else read_agent_file(Path(self.file))
+        file.check_network(request.network, request.network.name)
+        file.identity()
+        dispatch_synchronously()
+        out = request.out or file.folder.absolute() / OUT
+        terms = Terms(file.on_loss, self.patience, file.mask)
+        asked = replace(request, shards=_own(request.shards, file.place.name), out=out, resume=True)
+        member = Member(file.place, file.credentials, terms, asked, self.show)
+        with callback_errors_unlogged(Interrupted):  # that an epoch has ended is no error
+            return _run_in_thread(member)
 
-    def check_start(self) -> None:
-        """Refuse a start at which this agent's density is not finite; nothing is sent for that."""
-        self._check_start(jax.jit(partial(start_values_all, self.model))(self.inputs, self._positions))
 
-    def begin(self) -> None:
-        """Go to the start that the root has: other machines may round theirs differently."""
-        [starts] = self.collectives.down([np.asarray(self._positions)], kind="start")
-        self._positions = jnp.asarray(starts)
-        super().begin()
+def _own(shards: Any, name: str) -> Callable[[int], Batch]:
+    """Return the function of an agent's number that gives its data; refuse data of other agents."""
+    if callable(shards):
+        return shards
+    if not isinstance(shards, list | tuple) or len(shards) != 1:
+        raise Refused("shards", f"{name} needs its own data, and nobody else's", "Write shards=[mine].")
+    return lambda agent: shards[0]
 
-    def sent(self) -> Traffic:
-        """Return the traffic of this agent since the last call."""
-        so_far = Traffic(self.collectives.rounds, self._mailbox.messages, self._mailbox.bytes)
-        before, self._counted = self._counted, so_far
-        return Traffic(so_far.rounds - before.rounds, so_far.messages - before.messages, so_far.bytes - before.bytes)
 
-    def _traffic(self, counts: np.ndarray) -> Traffic:
-        return self.sent()
+def _run_in_thread(member: Member) -> Run:
+    """Run an agent in a thread of its own: this one stays free for Ctrl-C, whatever compiled code is waiting for."""
+    result: list[Run] = []
+    failure: list[BaseException] = []
 
-    def agreed(self, *values: int) -> list[int]:
-        """Return the least of what all agents propose, value by value."""
-        [least] = self.collectives.flood([np.array(values, np.int64)])
-        return [int(value) for value in least]
+    def work() -> None:
+        try:
+            result.append(member.run())
+        except BaseException as error:
+            failure.append(error)
 
-    def of_all(self, traffic: Traffic) -> Traffic:
-        """Sum traffic over all agents; rounds, which differ only by those of failed epochs, are the most of any."""
-        parts = [np.array(part, np.int64) for part in (traffic.rounds, traffic.messages, traffic.bytes)]
-        up = self.collectives.up(parts, np.maximum, np.add, np.add, kind="count up")
-        return Traffic(*map(int, self.collectives.down(up, kind="count down")))
+    thread = threading.Thread(target=work, daemon=True)
+    with _signals(member):
+        thread.start()
+        while thread.is_alive():
+            thread.join(0.2)
+    if failure:
+        raise failure[0]
+    return result[0]
+
+
+@contextmanager
+def _signals(member: Member) -> Iterator[None]:
+    """Stop all agents on Ctrl-C, and raise `KeyboardInterrupt` on a second one."""
+    if threading.current_thread() is not threading.main_thread():  # where signals cannot be handled
+        yield
+        return
+    asked = 0
+
+    def handle(number: int, _: Any) -> None:
+        nonlocal asked
+        asked += 1
+        if asked > 1:
+            raise KeyboardInterrupt("ended at once: the last chunk is lost, what was saved before is not")
+        print("stopping all agents; once more to end at once", file=sys.stderr, flush=True)
+        threading.Thread(target=member.ask_to_stop, args=(f"{member.place.name} was interrupted",), daemon=True).start()
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""Preparation of a run: its length, where its chains start, and what is kept of them; all of it checked."""
+"""Preparation of a run: where its chains start, and what is kept of them; all of it checked."""
 
 from __future__ import annotations
 
@@ -11,35 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._checks import whole_number
+from .._refused import Refused
 from .._types import Batch, Key, Params
-from ..model import RESERVED, Layout, Posterior, Shard, View, check_posterior, chosen, stack_on_host
+from ..model import RESERVED, Layout, Posterior, Shard, View, check_posterior, kept_function, stack_on_host
 from ..network import Network
 from ..samplers import Sampler
-
-MOST_SEED = 2**32 - 1
-
-
-@dataclass(frozen=True)
-class Length:
-    """Length of a run (draws, warm-up, chains, thinning) and its seed."""
-
-    num_samples: int
-    num_warmup: int
-    num_chains: int
-    thin: int
-    seed: int
-
-    def __post_init__(self) -> None:
-        whole_number("num_samples", self.num_samples, 1)
-        whole_number("num_warmup", self.num_warmup, 0)
-        whole_number("num_chains", self.num_chains, 1)
-        whole_number("thin", self.thin, 1)
-        whole_number("seed", self.seed, 0, MOST_SEED)
-
-    @property
-    def iterations(self) -> int:
-        return self.num_warmup + self.num_samples * self.thin
+from .request import Request
 
 
 @dataclass(frozen=True)
@@ -49,53 +26,63 @@ class Prepared:
     Attributes:
       starts: where the chains start, (chains, dimension).
       key: the random key of all that follows.
+      stacked: data of the agents that live here.
+      names: their names.
+      view: what is kept of the posterior's draws, `drawn` of those that the chains draw: not the same where they are
+        combined into the posterior's in a second stage.
+      averaged: what running moments are taken of; None: of nothing.
+      watched: numbers that say how the running mean settles; None: none.
     """
 
     posterior: Posterior
+    network: Network
+    sampler: Sampler
     layout: Layout
     starts: jax.Array
     key: Key
     stacked: Shard
-    sampler: Sampler
+    names: tuple[str, ...]
     view: View
+    drawn: View
+    averaged: View | None
+    watched: View | None
 
 
-def prepare(
-    posterior: Posterior,
-    shards: Sequence[Batch],
-    network: Network,
-    sampler: Sampler,
-    length: Length,
-    init: Any,
-    keep: Any,
-    first: int = 0,
-    lengths: Sequence[int] = (),
-) -> Prepared:
+def prepare(request: Request, shards: Sequence[Batch], names: Sequence[str], lengths: Sequence[int] = ()) -> Prepared:
     """Check all that a run is made of, refuse what cannot be run, and return the rest ready for a runtime.
 
     Args:
       shards: data of the agents that live here.
-      first: number of the first of these agents.
+      names: their names.
       lengths: numbers of rows of all agents' shards, where the longest may be elsewhere.
     """
-    posterior = posterior.bind(shards[0])
-    for_start, for_run = _keys(np.uint32(length.seed), jax.config.jax_default_prng_impl)  # type: ignore[attr-defined]
-    layout, positions = _starts(_init(posterior, init), for_start, length.num_chains)
-    start = jax.tree.map(jnp.asarray, layout.unravel(np.asarray(positions)[0]))
-    for agent, shard in enumerate(shards, first):
-        posterior.check_data(agent, start, shard)
+    posterior, network = request.posterior.bind(shards[0]), request.network
+    for_start, for_run = _keys(np.uint32(request.length.seed), jax.config.jax_default_prng_impl)  # type: ignore[attr-defined]
+    layout, starts = _starts(_init(posterior, request.init), for_start, request.length.num_chains)
+    start = jax.tree.map(jnp.asarray, layout.unravel(np.asarray(starts)[0]))
+    for name, shard in zip(names, shards, strict=True):
+        posterior.check_data(name, start, shard)
     stacked = stack_on_host(shards, lengths)
     check_posterior(posterior, start, jax.tree.map(lambda leaf: leaf[0], stacked.batch))
-    sampler = sampler.resolve(network, layout.dimension, length.num_warmup)
-    view = View.of(layout, chosen(posterior.constrain, keep))
+    sampler = request.sampler.resolve(network, layout.dimension, request.length.num_warmup)
+    view = View.of(layout, kept_function(posterior.constrain, request.keep))
     _check_dims(posterior.dims, view.layout)
-    return Prepared(posterior, layout, positions, for_run, stacked, sampler, view)
+    averaged = _averaged_view(layout, posterior, request.moments)
+    if sampler.second_stage is not None and averaged is not None:
+        raise Refused(
+            sampler.name, "it has its draws when all are there, and no running moments", "Leave out moments=."
+        )
+    watched = _watched_view(averaged, request.watch)
+    drawn = view if sampler.second_stage is None else View.of(layout)
+    return Prepared(
+        posterior, network, sampler, layout, starts, for_run, stacked, tuple(names), view, drawn, averaged, watched
+    )
 
 
 def _init(posterior: Posterior, init: Any) -> Any:
     """Return where chains start: where the user says, else where the posterior does."""
     if init is None and posterior.init is None:
-        raise ValueError("init is missing: write init=params, the model's parameters, for example init=jnp.zeros(3).")
+        raise Refused("init is missing", "write init=params, the model's parameters, for example init=jnp.zeros(3)")
     return posterior.init if init is None else init
 
 
@@ -124,47 +111,36 @@ def _check_dims(dims: Mapping[str, Sequence[str]], kept: Layout) -> None:
     for name, shape in zip(kept.names, kept.shapes, strict=True):
         axes = tuple(dims.get(name, ()))
         if name in dims and (len(axes) != len(shape) or len(set(axes)) < len(axes) or set(axes) & set(RESERVED)):
-            raise ValueError(
-                f"dims: {name} has shape {shape} and axes {axes}: every axis needs a name of its own, other than "
-                f"{', '.join(RESERVED)}."
+            raise Refused(
+                "dims",
+                f"{name} has shape {shape} and axes {axes}: every axis needs a name of its own, other than "
+                f"{', '.join(RESERVED)}",
             )
-
-
-def running_views(
-    layout: Layout, posterior: Posterior, sampler: Sampler, moments: Any, watch: Any
-) -> tuple[View | None, View | None]:
-    """Return the view that running moments are taken of, and the view of their mean that is recorded."""
-    averaged = _averaged_view(layout, posterior, moments)
-    if sampler.second_stage is not None and averaged is not None:
-        raise ValueError(
-            f"{sampler.name} has its draws when all are there: it has no running moments. Leave out moments=."
-        )
-    return averaged, _watched_view(averaged, watch)
 
 
 def _averaged_view(layout: Layout, posterior: Posterior, moments: Any) -> View | None:
     if not callable(moments) and not isinstance(moments, bool):
-        raise TypeError(f"moments = {moments!r}: True, False, or a function of the parameters.")
+        raise Refused(f"moments = {moments!r}", "True, False, or a function of the parameters")
     if moments is False:
         return None
-    return View.of(layout, chosen(posterior.constrain, moments if callable(moments) else None), "moments")
+    return View.of(layout, kept_function(posterior.constrain, moments if callable(moments) else None), "moments")
 
 
 def _watched_view(averaged: View | None, watch: Any) -> View | None:
     if watch is None:
         return None
     if averaged is None:
-        raise ValueError("watch is of a running mean, and there is none: say of what, moments=...")
+        raise Refused("watch is of a running mean, and there is none", "say of what, moments=...")
     fix = 'Write for example watch=lambda mean: {"error": jnp.abs(mean - truth).max()}.'
 
     def by_name(mean: Any) -> Mapping[str, Any]:
         found = watch(mean)
         if not isinstance(found, Mapping) or not found:
-            raise ValueError(f"watch must give a dict of single numbers; it gave {found!r}. {fix}")
+            raise Refused("watch", f"it must give a dict of single numbers; it gave {found!r}", fix)
         return found
 
     view = View.of(averaged.layout, by_name, "watch")
     for name, shape in zip(view.layout.names, view.layout.shapes, strict=True):
         if shape:
-            raise ValueError(f"watch must give single numbers; {name} has shape {shape}. {fix}")
+            raise Refused("watch", f"it must give single numbers; {name} has shape {shape}", fix)
     return view

@@ -1,6 +1,77 @@
-"""The runtimes that `cs.sample` takes."""
+"""The interface of a runtime: where agents live, and how the processes that share a run act as one."""
 
-from .devices import Devices
-from .simulate import Simulate
+from __future__ import annotations
 
-Runtime = Simulate | Devices
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from ..engine import Chains, Hosts
+from ..neighbors import Traffic
+from ..network import Network
+from ..results import Run
+from ..store import Part, Table
+from .preparing import Prepared
+from .request import Request
+
+
+class Wish(NamedTuple):
+    """A process's wishes before a chunk is drawn, and then what all have agreed on.
+
+    Attributes:
+      iterations: number of iterations to run, at most.
+      save: whether to save the state after them.
+      stop: whether to end after them, with the rest to be drawn later.
+    """
+
+    iterations: int
+    save: bool
+    stop: bool = False
+
+
+@runtime_checkable
+class Runtime(Protocol):
+    """What `runtime=` takes: a place where agents live, in this process, on devices, or on their owners' machines.
+
+    Attributes:
+      hosts: processes that share this one's agents; whatever one of them refuses, all do.
+    """
+
+    @property
+    def hosts(self) -> Hosts: ...
+
+    def run(self, request: Request) -> Run:
+        """Take part in a run until it is complete."""
+
+
+class Home(Protocol):
+    """Where a run's agents live, as the driver asks: which are here, how they are computed, how all processes agree.
+
+    Attributes:
+      hosts: as of a `Runtime`.
+      record: what the run's record says of it.
+    """
+
+    @property
+    def hosts(self) -> Hosts: ...
+    @property
+    def record(self) -> Table: ...
+
+    def agents(self, network: Network) -> range:
+        """Return which agents of a network live in this process."""
+
+    def names(self, network: Network) -> list[str]:
+        """Return what refusals call the agents that live in this process."""
+
+    def chains(self, prepared: Prepared) -> Chains:
+        """Trace the chains of the agents in this process, placed where they are computed."""
+
+    def check_start(self, chains: Chains) -> None:
+        """Refuse a start at which an agent's density is not finite."""
+
+    def part(self, prepared: Prepared) -> Part:
+        """Return the part of the run's folder that this process writes."""
+
+    def agree(self, wish: Wish) -> Wish:
+        """Agree with all processes of the run on the next chunk."""
+
+    def of_all(self, traffic: Traffic) -> Traffic:
+        """Return the traffic of all agents, given that of the agents whose messages are counted here."""

@@ -6,29 +6,29 @@ posteriors, and are never put together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from glob import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from .._lazy import LazyModule
-from .._types import Batch
-from ..engine import Model, fingerprint, trace
-from ..model import Posterior, Shard, check_shards, form
-from ..neighbors import Arrays, Collectives, Form, Interrupted, Masks
+from ..engine import Chains, Hosts, Inputs, Model, OneDevice, start_values_all, trace
+from ..model import Shard, check_start, form
+from ..neighbors import Arrays, Collectives, Form, Interrupted, Masks, PeerNeighbors, Traffic, no_edges
 from ..network import Network
 from ..peers import Mailbox, Place
 from ..results import Run, stored_run
-from ..samplers import Sampler
-from ..store import ATTEMPT, RUN, HistoryStore, Progress, describe, describe_data, flat, read_checkpoint, read_run
-from .drawing import Piece
-from .peer import Peer
-from .preparing import Length, Prepared, prepare
+from ..store import RUN, Part, Progress, RunFolder, Table, flat, read_checkpoint, read_run
+from .driver import Job, open_job
+from .preparing import Prepared
+from .request import Length, Request
+from .runtime import Wish
 from .simulate import chain_keys, lane_inputs, lane_link
 
 nx: Any = LazyModule("networkx")
@@ -41,13 +41,9 @@ OWN = (
 ROWS = 2  # of the batch on which models are compared
 
 
-class Stopped(Exception):  # noqa: N818
-    """Raised when all agents have been asked to end; the run can be resumed."""
-
-
 @dataclass(frozen=True)
-class Task:
-    """Settings of a run, the same on all agents, and this agent's data.
+class Terms:
+    """Terms of a run between owners, the same on all agents but for `patience`.
 
     Attributes:
       on_loss: "wait" for an agent that is gone, "stop" all, or "continue-without" it.
@@ -55,13 +51,6 @@ class Task:
       mask: whether to hide each agent's part of exact sums.
     """
 
-    posterior: Posterior
-    batch: Batch
-    network: Network
-    sampler: Sampler
-    length: Length
-    init: Any = None
-    keep: Any = None
     on_loss: str = "wait"
     patience: float = 30.0
     mask: bool = False
@@ -78,108 +67,122 @@ class Meeting(NamedTuple):
 
 
 class Segment:
-    """One agent's part in a segment: compiled, with its folder open.
+    """Runtime of one agent in a segment, with its run: prepared, compiled, and its folder open.
 
     Args:
+      request: what this agent asks for; its folder is a segment's, and a run that is there is resumed.
       members: the agents that take part, by their numbers in the whole network.
-      folder: where its draws go; a run that is there is resumed.
+      is_to_stop: tells whether this agent wishes all to end after the next chunk.
     """
 
-    def __init__(self, task: Task, place: Place, members: tuple[int, ...], folder: Path, mailbox: Mailbox) -> None:
-        self.task, self.folder = task, folder
-        self.names = tuple(place.names[member] for member in members)
-        self.without = tuple(name for name in place.names if name not in self.names)
-        self.network = _rest(task.network, members, self.without)
-        with _named(place.name):
-            shards = check_shards([task.batch], 1)
-            self.ready = ready = prepare(
-                task.posterior, shards, self.network, task.sampler, task.length, task.init, task.keep
-            )
-            index = self.names.index(place.name)
-            collectives = Collectives(_Renumbered(mailbox, members), self.network, index)
-            self.peer = Peer(
-                ready.posterior,
-                ready.layout,
-                ready.stacked,
-                self.network,
-                index,
-                ready.sampler,
-                ready.starts,
-                ready.key,
-                ready.view,
-                collectives,
-                mailbox,
-            )
-            self.peer.check_start()
-        layouts = (ready.layout, ready.view.layout, None)
-        code = _code(self.network, ready)
-        starts = np.asarray(ready.starts)
-        identity = describe(
-            self.network,
-            ready.sampler,
-            describe_data(shards),
-            starts,
-            *layouts,
-            ready.posterior.dims,
-            code,
-            asdict(task.length),
-        )
-        identity["agent"] = {
-            "name": place.name,
-            "run": place.run_id,
-            "names": [*self.names],
-            "without": [*self.without],
-            "mask": task.mask,
-        }
-        self.alike = _alike(identity, task)
-        self.store = HistoryStore(
-            folder, identity, self.network, ready.view.layout, task.length.num_samples, resume=True
-        )
+    hosts = Hosts()
+
+    def __init__(
+        self,
+        request: Request,
+        terms: Terms,
+        place: Place,
+        members: tuple[int, ...],
+        mailbox: Mailbox,
+        is_to_stop: Callable[[], bool],
+    ) -> None:
+        self._terms, self._place, self._mailbox, self._is_to_stop = terms, place, mailbox, is_to_stop
+        self.members = tuple(place.names[member] for member in members)
+        self.without = tuple(name for name in place.names if name not in self.members)
+        self._index = self.members.index(place.name)
+        network = _rest(request.network, members, self.without)
+        self.collectives = Collectives(_Renumbered(mailbox, members), network, self._index)
+        self._counted = self._so_far()
+        self.job = open_job(replace(request, network=network), self)
+        self.alike = _alike(self.job, terms)
+
+    # --- what a runtime is asked -------------------------------------------------------------------------
 
     @property
-    def attempt(self) -> int:
-        """Attempt at which the newest checkpoint was saved; 0 without a checkpoint."""
-        return 0 if self.store.snapshot is None else int(self.store.snapshot[ATTEMPT])
+    def record(self) -> Table:
+        agent = {"name": self._place.name, "run": self._place.run_id, "names": [*self.members]}
+        return {"agent": {**agent, "without": [*self.without], "mask": self._terms.mask}}
+
+    def agents(self, network: Network) -> range:
+        return range(self._index, self._index + 1)
+
+    def names(self, network: Network) -> list[str]:
+        return [f"agent {self._place.name}"]
+
+    def chains(self, prepared: Prepared) -> Chains:
+        """Trace this agent's chains: a single lane, whose link calls out of the compiled loop, round by round."""
+
+        def link(inputs: Inputs) -> PeerNeighbors:
+            return PeerNeighbors(self.collectives, prepared.network, self._index)
+
+        shard = jax.tree.map(jnp.asarray, prepared.stacked)
+        keys = chain_keys(prepared.key, len(prepared.starts))
+        inputs = Inputs(prepared.sampler, no_edges(prepared.network.size), jnp.int32(0), shard, keys)
+        model = Model(
+            prepared.posterior, prepared.layout, link, prepared.sampler.replicated, prepared.drawn, None, None
+        )
+        code = code_of_lanes(prepared)
+        return Chains(prepared.network, model, inputs, prepared.starts, OneDevice(1), code=code, sent=self._sent)
+
+    def check_start(self, chains: Chains) -> None:
+        """Refuse a start at which this agent's density is not finite; nothing is sent for that."""
+        values = jax.jit(partial(start_values_all, chains.model))(chains.inputs, chains.positions)
+        check_start(*map(np.asarray, values), agents=self.names(chains.network))
+
+    def part(self, prepared: Prepared) -> Part:
+        return Part(range(1), 1, goes_back=True)
+
+    def agree(self, wish: Wish) -> Wish:
+        """Agree on the shortest chunk that any agent wishes for, and to save or to stop where any wishes it."""
+        sink, going_on = self._sink(), not self._is_to_stop()
+        iterations, unsaved, saved, goes_on = self._least(wish.iterations, -wish.save, sink.saved, going_on)
+        sink.forget(saved)  # nobody will go back to what is before the last checkpoint that all have
+        return Wish(iterations, unsaved < 0, not goes_on)
+
+    def of_all(self, traffic: Traffic) -> Traffic:
+        """Sum traffic over all agents; rounds, which differ only by those of failed epochs, are the most of any."""
+        parts = [np.array(part, np.int64) for part in (traffic.rounds, traffic.messages, traffic.bytes)]
+        up = self.collectives.up(parts, np.maximum, np.add, np.add, kind="count up")
+        return Traffic(*map(int, self.collectives.down(up, kind="count down")))
+
+    # --- an epoch ----------------------------------------------------------------------------------------
 
     def begin(self, meeting: Meeting) -> Progress:
         """Go back to the iteration that all agents start from, and return the progress there."""
-        peer, store = self.peer, self.store
-        peer.collectives.begin(meeting.masks)
-        least, negated = peer.agreed(meeting.digest, -meeting.digest)
+        chains, sink, prepared = self.job.chains, self._sink(), self.job.prepared
+        self.collectives.begin(meeting.masks)
+        least, negated = self._least(meeting.digest, -meeting.digest)
         if least != -negated:
             raise Interrupted("the agents have not met as one")
-        store.back_to(meeting.base)
-        peer.use_attempt(meeting.attempt)
-        if store.snapshot is None:
-            peer.begin()
+        sink.back_to(meeting.base)
+        # With the same random numbers agents that have parted ways would part again.
+        key = jax.random.fold_in(prepared.key, meeting.attempt) if meeting.attempt else prepared.key
+        chains.inputs = chains.inputs._replace(chain_keys=chain_keys(key, chains.chains))
+        if sink.snapshot is None:
+            [starts] = self.collectives.down([np.asarray(chains.positions)], kind="start")  # others may round theirs
+            chains.positions = jnp.asarray(starts)
+            check_start(*map(np.asarray, chains.begin()), agents=self.names(prepared.network))
         else:
-            peer.restore(store.snapshot)
-        return store.progress.sent(peer.of_all(peer.sent()))
+            chains.restore(sink.snapshot)
+        return replace(sink.progress.sent(self.of_all(self._sent())), attempt=meeting.attempt)
 
-    def snapshot(self, meeting: Meeting) -> dict[str, np.ndarray]:
-        return {**self.peer.snapshot(), ATTEMPT: np.array(meeting.attempt)}
+    def _sink(self) -> RunFolder:
+        assert isinstance(self.job.sink, RunFolder)  # a peer keeps nothing in memory alone
+        return self.job.sink
 
-    def pieces(self, is_to_stop: Callable[[], bool], report: Callable[[int, Any], None]) -> Iterator[Piece]:
-        """Yield chunks; agents agree on each one's length, on saving it and stopping after it, before it is drawn."""
-        peer, store, length = self.peer, self.store, self.task.length
-        warmed, drawn = store.progress.warmed, store.progress.drawn
-        while drawn < length.num_samples:
-            count, not_saved, safe, goes_on = peer.agreed(
-                peer.iterations_at_once(), -int(store.is_due), store.saved, int(not is_to_stop())
-            )
-            store.forget(safe)
-            if warmed < length.num_warmup:
-                chunk, is_kept = peer.advance(1, min(count, length.num_warmup - warmed), seen=False), False
-                warmed += chunk.iterations
-            else:
-                most = min(length.num_samples - drawn, peer.program.buffer)
-                chunk, is_kept = peer.advance(max(1, min(most, count // length.thin)), length.thin), True
-                drawn += len(chunk.positions)
-            chunk = chunk._replace(traffic=peer.of_all(chunk.traffic))
-            yield Piece(chunk, is_kept, save=not_saved < 0 or not goes_on)
-            report(warmed + drawn * length.thin, chunk)
-            if not goes_on and drawn < length.num_samples:
-                raise Stopped
+    def _least(self, *values: int) -> list[int]:
+        """Return the least of what all agents propose, value by value."""
+        [least] = self.collectives.flood([np.array(values, np.int64)])
+        return [int(value) for value in least]
+
+    def _sent(self) -> Traffic:
+        """Return the traffic of this agent since the last call."""
+        before, now = self._counted, self._so_far()
+        self._counted = now
+        return Traffic(now.rounds - before.rounds, now.messages - before.messages, now.bytes - before.bytes)
+
+    def _so_far(self) -> Traffic:
+        return Traffic(self.collectives.rounds, self._mailbox.messages, self._mailbox.bytes)
 
 
 def segment_folder(folder: Path, without: tuple[str, ...]) -> Path:
@@ -196,9 +199,9 @@ def given_up(folder: Path, run_id: str) -> tuple[str, ...]:
 
 def finished(folder: Path, length: Length) -> Run | None:
     """Return the run in a folder, if all of it is there and every agent had all of it; else None."""
-    if not (folder / RUN).exists() or read_run(folder)["status"] != "complete":
+    if not (folder / RUN).exists() or (record := read_run(folder))["status"] != "complete":
         return None
-    return stored_run(folder) if read_checkpoint(folder)[0].drawn >= length.num_samples else None
+    return stored_run(folder) if read_checkpoint(folder, record)[0].drawn >= length.num_samples else None
 
 
 class _Renumbered:
@@ -232,26 +235,20 @@ def _rest(network: Network, members: tuple[int, ...], without: tuple[str, ...]) 
     return Network(graph, network.rule, f"{network.name} without {', '.join(without)}")
 
 
-def _code(network: Network, ready: Prepared) -> str:
+def code_of_lanes(prepared: Prepared) -> str:
     """Return the fingerprint of model and sampler, as if simulated with two rows of zeros on every agent."""
-    batch = jax.tree.map(lambda leaf: np.zeros((network.size, ROWS, *leaf.shape[2:]), leaf.dtype), ready.stacked.batch)
-    inputs = lane_inputs(network, ready.sampler, Shard(batch, None), chain_keys(ready.key, len(ready.starts)))
-    one_copy = ready.sampler.replicated
-    model = Model(ready.posterior, ready.layout, lane_link(one_copy), one_copy, ready.view, None, None)
-    return fingerprint(*trace(model, inputs, ready.starts).code).code
+    size = prepared.network.size
+    batch = jax.tree.map(lambda leaf: np.zeros((size, ROWS, *leaf.shape[2:]), leaf.dtype), prepared.stacked.batch)
+    keys = chain_keys(prepared.key, len(prepared.starts))
+    inputs = lane_inputs(prepared.network, prepared.sampler, Shard(batch, None), keys)
+    one_copy = prepared.sampler.replicated
+    model = Model(prepared.posterior, prepared.layout, lane_link(one_copy), one_copy, prepared.drawn, None, None)
+    return trace(model, inputs, prepared.starts).fingerprint().code
 
 
-def _alike(identity: dict[str, Any], task: Task) -> dict[str, str]:
+def _alike(job: Job, terms: Terms) -> dict[str, str]:
     """Return the facts in which all agents must agree, as text by name."""
-    facts = {name: str(value) for name, value in flat(identity) if not name.startswith(OWN) and name != "agent.name"}
-    return {**facts, "columns": form(task.batch), "on_loss": task.on_loss}
-
-
-@contextmanager
-def _named(name: str) -> Iterator[None]:
-    """Replace "agent 0" in refusals by this agent's name: the only agent here need not be the first of its run."""
-    try:
-        yield
-    except (ValueError, TypeError) as refusal:
-        refusal.args = (str(refusal).replace("agent 0", f"agent {name}"), *refusal.args[1:])
-        raise
+    facts = {
+        name: str(value) for name, value in flat(job.identity) if not name.startswith(OWN) and name != "agent.name"
+    }
+    return {**facts, "columns": form(job.shards[0]), "on_loss": terms.on_loss}

@@ -8,24 +8,87 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .._types import Key
-from ..engine import Engine, Hosts, Inputs, Model
-from ..model import Layout, Posterior, Shard, View
-from ..neighbors import LaneNeighbors, edge_lists, no_edges
+from ..engine import Chains, Hosts, Inputs, Model
+from ..model import Layout, Posterior, Shard, View, check_start
+from ..neighbors import LaneNeighbors, Traffic, edge_lists, no_edges
 from ..network import Network
+from ..results import Run
 from ..samplers import Sampler
+from ..store import Part, Table
+from .driver import run_once
+from .preparing import Prepared
+from .request import Request
+from .runtime import Wish
 
 
-class Simulation(Engine):
-    """The engine of a run with all agents on one device; when made, it is at the start.
+class Simulate:
+    """The default runtime: all agents in this process, on one device."""
+
+    hosts = Hosts()
+    record: ClassVar[Table] = {}
+
+    def agents(self, network: Network) -> range:
+        """Return all agents of a network."""
+        return range(network.size)
+
+    def names(self, network: Network) -> list[str]:
+        return [f"agent {agent}" for agent in self.agents(network)]
+
+    def chains(self, prepared: Prepared) -> Chains:
+        return simulation(
+            prepared.posterior,
+            prepared.layout,
+            prepared.stacked,
+            prepared.network,
+            prepared.sampler,
+            prepared.starts,
+            prepared.key,
+            view=prepared.drawn,
+            averaged=prepared.averaged,
+            watched=prepared.watched,
+        )
+
+    def check_start(self, chains: Chains) -> None:
+        check_start(*map(np.asarray, chains.begin()))
+
+    def part(self, prepared: Prepared) -> Part:
+        copies = 1 if prepared.sampler.replicated else prepared.network.size
+        return Part(range(copies), copies)
+
+    def agree(self, wish: Wish) -> Wish:
+        return wish
+
+    def of_all(self, traffic: Traffic) -> Traffic:
+        return traffic
+
+    def run(self, request: Request) -> Run:
+        return run_once(request, self)
+
+
+def simulation(
+    posterior: Posterior,
+    layout: Layout,
+    shards: Shard,
+    network: Network,
+    sampler: Sampler,
+    positions: jax.Array,
+    key: Key,
+    one_copy: bool = True,
+    view: View | None = None,
+    averaged: View | None = None,
+    watched: View | None = None,
+) -> Chains:
+    """Return the chains of all agents, as lanes on one device, traced.
 
     Args:
-      positions: (chains, dimension), where the chains start, on all agents alike. Refused if a density is not finite.
+      positions: (chains, dimension), where the chains start, on all agents alike.
       key: random key of the whole run. Chain c uses fold_in(key, c), its iteration t fold_in of that with t.
       one_copy: whether a replicated chain has one copy for all agents. Without it every agent moves a copy of its own,
         as it would on a machine of its own, and the protocol that keeps the copies alike is put to work.
@@ -33,45 +96,11 @@ class Simulation(Engine):
       averaged: what running moments are taken of, draw by draw; None: of nothing.
       watched: numbers that say how the running mean settles, recorded with every draw; None: none.
     """
-
-    def __init__(
-        self,
-        posterior: Posterior,
-        layout: Layout,
-        shards: Shard,
-        network: Network,
-        sampler: Sampler,
-        positions: jax.Array,
-        key: Key,
-        one_copy: bool = True,
-        view: View | None = None,
-        averaged: View | None = None,
-        watched: View | None = None,
-    ) -> None:
-        one_copy = sampler.replicated and one_copy
-        view = view or View.of(layout)
-        shards = jax.tree.map(jnp.asarray, shards)
-        inputs = lane_inputs(network, sampler, shards, chain_keys(key, len(positions)))
-        model = Model(posterior, layout, lane_link(one_copy), one_copy, view, averaged, watched)
-        super().__init__(network, model, inputs, positions, 1 if one_copy else network.size)
-        self.begin()
-
-
-class Simulate:
-    """The default runtime: all agents in this process, on one device."""
-
-    hosts = Hosts()
-
-    def agents(self, size: int) -> range:
-        """Return which agents of a network of this size live here: all of them."""
-        return range(size)
-
-    def agents_per_file(self, size: int) -> int | None:
-        """Return how many agents' draws share a file; None: all agents'."""
-        return None
-
-    def engine(self, *arguments: Any, **views: Any) -> Simulation:
-        return Simulation(*arguments, **views)
+    one_copy = sampler.replicated and one_copy
+    shards = jax.tree.map(jnp.asarray, shards)
+    inputs = lane_inputs(network, sampler, shards, chain_keys(key, len(positions)))
+    model = Model(posterior, layout, lane_link(one_copy), one_copy, view or View.of(layout), averaged, watched)
+    return Chains(network, model, inputs, positions)
 
 
 def lane_inputs(network: Network, sampler: Sampler, shards: Shard, keys: Key) -> Inputs:

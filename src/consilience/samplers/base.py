@@ -78,7 +78,7 @@ class Sampler(ABC):
 
     @property
     def second_stage(self) -> SecondStage | None:
-        """What turns all agents' draws into draws from the posterior after the last one; None if they are such."""
+        """Second stage that turns all agents' draws into posterior draws after the last one; None if they are such."""
         return None
 
     def resolve(self, network: Network, dimension: int, num_warmup: int = 0) -> Sampler:
@@ -101,7 +101,7 @@ class Sampler(ABC):
 
 @runtime_checkable
 class SecondStage(Protocol):
-    """How draws that agents made alone are combined, once, after the last one."""
+    """A step that combines draws that agents made alone, once, after the last one."""
 
     def combine(self, draws: np.ndarray) -> np.ndarray:
         """Turn all agents' draws (draw, chain, agent, dimension) into posterior draws: one copy, or equal copies."""

@@ -9,14 +9,15 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from .._checks import whole_number
+from .._checks import check_positive, whole_number
+from .._refused import Refused
 from .._types import Count, Key, LogDensity, Number, Scalar, Vector
 from ..neighbors import Neighbors
 from ..network import Network
 from .base import Kernel, Sampler, own_key
 from .mass import check_mass, check_mass_dimension, kinetic_energy, velocity
-from .metropolis import MetropolisInfo, MetropolisNoise, metropolis_noise
-from .settings import check_positive, register_settings, static
+from .metropolis import MetropolisInfo, MetropolisNoise, log_acceptance, metropolis_noise, select
+from .settings import register_settings, static
 
 
 class HMCState(NamedTuple):
@@ -51,16 +52,15 @@ class CentralizedHMC(Sampler):
     communicates = False  # one agent has all data
 
     def __post_init__(self) -> None:
-        check_positive(self.name, step_size=self.step_size)
+        check_positive(f"{self.name}: step_size", self.step_size)
         whole_number(f"{self.name}: num_integration_steps", self.num_integration_steps, 1)
         object.__setattr__(self, "inverse_mass_matrix", check_mass(self.name, self.inverse_mass_matrix))
 
     def resolve(self, network: Network, dimension: int, num_warmup: int = 0) -> CentralizedHMC:
         if network.size != 1:
-            raise ValueError(
-                f"centralized_hmc needs all data in one place, but this network has {network.size} agents. Write "
-                f"cs.sample(posterior, cs.pool(shards), cs.Network.complete(1), ...)."
-            )
+            reason = f"it needs all data in one place, but this network has {network.size} agents"
+            fix = "Write cs.sample(posterior, cs.pool(shards), cs.Network.complete(1), ...)."
+            raise Refused(self.name, reason, fix)
         check_mass_dimension(self.name, self.inverse_mass_matrix, dimension)
         return self
 
@@ -88,10 +88,10 @@ class CentralizedHMC(Sampler):
             log_ratio = (value - kinetic_energy(inverse_mass, p)) - (
                 state.logdensity - kinetic_energy(inverse_mass, noise.momentum)
             )
-            log_ratio = jnp.where(jnp.isnan(log_ratio), -jnp.inf, jnp.minimum(log_ratio, 0.0))  # NaN: off the support
+            log_ratio = log_acceptance(log_ratio)
             is_accepted = noise.log_uniform <= log_ratio
             proposed = HMCState(position, value, gradient, state.iteration)
-            kept = jax.tree.map(lambda new, old: jnp.where(is_accepted, new, old), proposed, state)
+            kept = select(is_accepted, proposed, state)
             return kept._replace(iteration=state.iteration + 1), MetropolisInfo(jnp.exp(log_ratio), is_accepted)
 
         return Kernel(init, noise, move)

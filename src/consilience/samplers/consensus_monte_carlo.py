@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .._checks import check_one_of
+from .._refused import Refused
 from .._types import Key, LogDensity, Vector
 from ..neighbors import Alone, Neighbors
 from .base import Kernel, SecondStage, own_key
@@ -56,8 +58,7 @@ class ConsensusMonteCarlo(NUTS):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.weights not in ("dense", "diagonal"):
-            raise ValueError(f'{self.name}: weights = {self.weights!r} is neither "dense" nor "diagonal".')
+        check_one_of(f"{self.name}: weights", self.weights, ("dense", "diagonal"))
 
     def build(self, logdensity: LogDensity, neighbors: Neighbors, like: Vector) -> Kernel:
         def noise(key: Key) -> Key:
@@ -93,25 +94,21 @@ class ConsensusMonteCarlo(NUTS):
         own = draws.reshape(-1, dimension)
         cause = (
             "Its subposterior, of its data and the m-th part of the prior, may be improper: give the model a proper "
+            "prior, or use cs.nuts(), which samples the whole posterior."
         )
-        cause += "prior, or use cs.nuts(), which samples the whole posterior."
         with np.errstate(all="ignore"):
             variance = own.var(axis=0, ddof=1) if len(own) > 1 else np.zeros(dimension)
         if not np.isfinite(variance).all():
-            raise ValueError(f"{self.name}: agent {agent}'s draws have no finite covariance. {cause}")
+            raise Refused(self.name, f"agent {agent}'s draws have no finite covariance", cause)
         if (variance == 0).any():
-            raise ValueError(
-                f"{self.name}: agent {agent}'s draws of parameter {np.argmin(variance)} are all alike, so they have no "
-                f"weight. Draw more, or use a smaller step_size."
-            )
+            alike = f"agent {agent}'s draws of parameter {np.argmin(variance)} are all alike, so they have no weight"
+            raise Refused(self.name, alike, "Draw more, or use a smaller step_size.")
         enough = len(own) > dimension
         singular = f"the covariance of agent {agent}'s {len(own)} draws of {dimension} parameters is singular"
         is_singular = not enough or _least_correlated(own / np.sqrt(variance)) <= dimension * rounding
         if is_singular and self.weights == "dense":
-            raise ValueError(
-                f"{self.name}: {singular}. "
-                + (cause if enough else 'Draw more than there are parameters, or use weights="diagonal".')
-            )
+            fix = cause if enough else 'Draw more than there are parameters, or use weights="diagonal".'
+            raise Refused(self.name, singular, fix)
         r_hat = _split_r_hat(draws)
         unsettled = f"agent {agent}'s own draws have not settled, R-hat = {r_hat.max():.1f}"
         for sign, is_seen in ((singular, is_singular and enough), (unsettled, r_hat.max() > LARGEST_R_HAT)):

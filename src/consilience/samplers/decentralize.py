@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from .._refused import Refused
 from .._types import LogDensity, Vector
 from ..neighbors import Neighbors
 from .base import Kernel, Sampler
@@ -36,9 +37,10 @@ class Decentralized(Sampler):
         kernel = self.kernel_builder(network_logdensity(logdensity, neighbors))
         for method in ("init", "step"):
             if not callable(getattr(kernel, method, None)):
-                raise TypeError(
-                    f"cs.decentralize: the builder returned a {type(kernel).__name__} without {method}(). It must "
-                    f"return BlackJAX's pair, for example lambda logdensity: blackjax.mala(logdensity, 0.1)."
+                raise Refused(
+                    "cs.decentralize",
+                    f"the builder returned a {type(kernel).__name__} without {method}()",
+                    "It must return BlackJAX's pair, for example lambda logdensity: blackjax.mala(logdensity, 0.1).",
                 )
         algorithm = Algorithm(
             lambda position: _first_state(kernel, position),
@@ -73,10 +75,9 @@ def decentralize(
       bias: what the kernel samples instead of the posterior, in a sentence, for the summary.
     """
     if not callable(kernel_builder):
-        raise TypeError(
-            f"cs.decentralize takes a function of the log density, this is a {type(kernel_builder).__name__}. Write "
-            f"cs.decentralize(lambda logdensity: blackjax.mala(logdensity, 0.1))."
-        )
+        reason = f"it takes a function of the log density, this is a {type(kernel_builder).__name__}"
+        fix = "Write cs.decentralize(lambda logdensity: blackjax.mala(logdensity, 0.1))."
+        raise Refused("cs.decentralize", reason, fix)
     return Decentralized(kernel_builder, evaluations, name, bias)
 
 
@@ -85,10 +86,8 @@ def _first_state(kernel: Any, position: Vector) -> Any:
     wants_key = len(inspect.signature(kernel.init).parameters) > 1
     state = kernel.init(position, jax.random.key(0)) if wants_key else kernel.init(position)
     if not hasattr(state, "position"):
-        raise TypeError(
-            f"cs.decentralize: the kernel's state is a {type(state).__name__} without a `position`, which is what a "
-            f"run keeps. Name the field so."
-        )
+        reason = f"the kernel's state is a {type(state).__name__} without a `position`, which is what a run keeps"
+        raise Refused("cs.decentralize", reason, "Name the field so.")
     return state
 
 

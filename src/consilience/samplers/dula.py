@@ -10,11 +10,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from .._checks import check_one_of, check_positive, real_number
+from .._refused import Refused
 from .._types import Count, Key, LogDensity, Number, Scalar, Vector
 from ..neighbors import Neighbors
 from ..network import Network
 from .base import Kernel, Sampler, own_key
-from .settings import check_positive, real_number, register_settings, static
+from .settings import register_settings, static
 
 PAPER_CONSENSUS_STEP_SIZE = 0.48
 
@@ -68,16 +70,16 @@ class DULA(Sampler):
         )
 
     def __post_init__(self) -> None:
-        check_positive(self.name, step_size=self.step_size, b1=self.b1, b2=self.b2)
-        if self.consensus_step_size is not None:
-            check_positive(self.name, consensus_step_size=self.consensus_step_size)
-        if self.noise not in ("published", "corrected"):
-            raise ValueError(f'{self.name}: noise = {self.noise!r} is neither "published" nor "corrected".')
+        for setting in ("step_size", "b1", "b2", "consensus_step_size"):
+            if setting != "consensus_step_size" or self.consensus_step_size is not None:
+                check_positive(f"{self.name}: {setting}", getattr(self, setting))
+        check_one_of(f"{self.name}: noise", self.noise, ("published", "corrected"))
         delta1, delta2 = real_number(self.delta1), real_number(self.delta2)
-        if delta1 is None or delta2 is None or not (delta1 >= 0 and 0.5 + delta1 < delta2 < 1):
-            raise ValueError(
-                f"{self.name}: delta1 = {self.delta1}, delta2 = {self.delta2}: the steps must decay with "
-                f"0 ≤ delta1 and ½ + delta1 < delta2 < 1, for example delta1=0.01, delta2=0.55."
+        if not (delta1 >= 0 and 0.5 + delta1 < delta2 < 1):
+            raise Refused(
+                f"{self.name}: delta1 = {self.delta1}, delta2 = {self.delta2}",
+                "the steps must decay with 0 ≤ delta1 and ½ + delta1 < delta2 < 1",
+                "For example delta1=0.01, delta2=0.55.",
             )
 
     def resolve(self, network: Network, dimension: int, num_warmup: int = 0) -> DULA:

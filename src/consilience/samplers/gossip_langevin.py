@@ -18,14 +18,15 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 
-from .._checks import whole_number
+from .._checks import check_positive, whole_number
+from .._refused import Refused
 from .._types import Count, Key, LogDensity, Number, Vector
 from ..model import LocalLogDensity
 from ..neighbors import Neighbors
 from ..network import Network
 from .base import Kernel, Sampler, own_key
 from .metropolis import Unadjusted
-from .settings import check_positive, register_settings, static
+from .settings import register_settings, static
 
 S = TypeVar("S", bound="GossipLangevin")
 Slope = Callable[[Vector], Vector]  # ∇U_i, or an estimate of it
@@ -60,7 +61,7 @@ class GossipLangevin(Sampler):
         return text
 
     def __post_init__(self) -> None:
-        check_positive(self.name, step_size=self.step_size)
+        check_positive(f"{self.name}: step_size", self.step_size)
         if self.batch_size is not None:
             whole_number(f"{self.name}: batch_size (a number of examples, or None for all)", self.batch_size, 1)
 
@@ -103,10 +104,8 @@ def _slope(logdensity: LogDensity) -> Slope:
 
 def _minibatch(logdensity: LogDensity, uniforms: jax.Array) -> LogDensity:
     if not isinstance(logdensity, LocalLogDensity):
-        raise TypeError(
-            "batch_size needs a log density that is a sum over examples, as cs.sample makes it of a cs.Posterior; "
-            "leave batch_size out for any other."
-        )
+        reason = "it needs a log density that is a sum over examples, as cs.sample makes it of a cs.Posterior"
+        raise Refused("batch_size", reason, "Leave it out for any other.")
     return lambda w: logdensity.minibatch(w, uniforms)
 
 
@@ -188,7 +187,7 @@ class DESGHMC(GossipLangevin):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(self.name, friction=self.friction)
+        check_positive(f"{self.name}: friction", self.friction)
 
     def start(self, position: Vector, slope: Slope) -> DESGHMCState:
         return DESGHMCState(position, jnp.zeros_like(position), _zero())

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
 
+from .._refused import Refused
 from .._types import Key, Scalar, Vector
 
 
@@ -26,9 +27,10 @@ def check_mass(sampler: str, inverse_mass: Any) -> Any:
     except (TypeError, ValueError):
         good = False
     if not good or matrix.ndim > 2:
-        raise ValueError(
-            f"{sampler}: inverse_mass_matrix must be positive: a number, a vector (one number per parameter, the "
-            f"parameters' leaves laid end to end), or a symmetric matrix."
+        raise Refused(
+            sampler,
+            "inverse_mass_matrix must be positive: a number, a vector (one number per parameter, the parameters' "
+            "leaves laid end to end), or a symmetric matrix",
         )
     return jnp.asarray(inverse_mass, dtype=float)
 
@@ -36,9 +38,8 @@ def check_mass(sampler: str, inverse_mass: Any) -> Any:
 def check_mass_dimension(sampler: str, inverse_mass: Any, dimension: int) -> None:
     """Refuse a mass matrix that is not of the model's dimension."""
     if inverse_mass is not None and inverse_mass.ndim and len(inverse_mass) != dimension:
-        raise ValueError(
-            f"{sampler}: inverse_mass_matrix is for {len(inverse_mass)} parameters, the model has {dimension}."
-        )
+        reason = f"inverse_mass_matrix is for {len(inverse_mass)} parameters, the model has {dimension}"
+        raise Refused(sampler, reason)
 
 
 def _is_positive_definite(matrix: np.ndarray) -> bool:

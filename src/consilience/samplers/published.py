@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from .._checks import whole_number
+from .._checks import check_flag, check_positive, whole_number
 from .._types import Count, Key, LogDensity, Number, Scalar, Vector
 from ..neighbors import Neighbors
 from ..network import Network
@@ -16,7 +16,7 @@ from .base import Kernel, Sampler, own_key
 from .mass import check_mass, check_mass_dimension
 from .metropolis import MetropolisInfo, MetropolisNoise, Unadjusted, metropolis_noise
 from .rounds import MOST_ITERATIONS, check_rounds, rounds_at
-from .settings import check_flag, check_positive, register_settings, static
+from .settings import register_settings, static
 
 
 class PublishedState(NamedTuple):
@@ -74,8 +74,9 @@ class Published(Sampler):
     )
 
     def __post_init__(self) -> None:
-        check_positive(self.name, step_size=self.step_size)
-        check_flag(self.name, gradient_tracking=self.gradient_tracking, consensus_step=self.consensus_step)
+        check_positive(f"{self.name}: step_size", self.step_size)
+        check_flag(f"{self.name}: gradient_tracking", self.gradient_tracking)
+        check_flag(f"{self.name}: consensus_step", self.consensus_step)
         if self.metropolis_after is not None:
             whole_number(f"{self.name}: metropolis_after", self.metropolis_after, 0, MOST_ITERATIONS)
         object.__setattr__(self, "rounds", check_rounds(self.name, self.rounds))

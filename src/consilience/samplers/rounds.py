@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from .._checks import whole_number
+from .._refused import Refused
 from .._types import Count
 
 MOST_ITERATIONS = 2**31 - 1  # iterations are counted in 32 bits
@@ -31,7 +32,7 @@ def check_rounds(sampler: str, rounds: Any) -> Rounds:
         whole_number(f"{sampler}: a milestone of rounds", start, 0, MOST_ITERATIONS)
         whole_number(f"{sampler}: rounds from iteration {start} on", count, 1)
     if not milestones or milestones[0][0] != 0:
-        raise ValueError(f"{sampler}: rounds = {dict(milestones)} does not say what happens from iteration 0 on.")
+        raise Refused(f"{sampler}: rounds = {dict(milestones)}", "it does not say what happens from iteration 0 on")
     return milestones
 
 
@@ -39,12 +40,11 @@ def _check_function(sampler: str, rounds: Callable[[Count], Count]) -> None:
     try:
         result = jax.eval_shape(rounds, jnp.int32(0))
     except jax.errors.ConcretizationTypeError:
-        raise ValueError(
-            f"{sampler}: rounds is a function with Python branches on the iteration, which is not known when it is "
-            f"compiled. Use jnp.where, or milestones: rounds={{0: 1, 1000: 5}}."
-        ) from None
+        reason = "a function with Python branches on the iteration, which is not known when it is compiled"
+        fix = "Use jnp.where, or milestones: rounds={0: 1, 1000: 5}."
+        raise Refused(f"{sampler}: rounds", reason, fix) from None
     if getattr(result, "shape", None) != () or not jnp.issubdtype(result.dtype, jnp.integer):
-        raise ValueError(f"{sampler}: rounds(iteration) must be a whole number, it is {result}.")
+        raise Refused(sampler, f"rounds(iteration) must be a whole number, it is {result}")
 
 
 def rounds_at(rounds: Rounds, iteration: Count) -> int | jax.Array:

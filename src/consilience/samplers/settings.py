@@ -10,7 +10,6 @@ from dataclasses import field, fields
 from typing import Any, TypeVar
 
 import jax
-import numpy as np
 
 T = TypeVar("T")
 
@@ -36,33 +35,3 @@ def register_settings(cls: type[T]) -> type[T]:
 
     jax.tree_util.register_pytree_node(cls, flatten, unflatten)
     return cls
-
-
-def check_positive(sampler: str, **settings: Any) -> None:
-    """Refuse a setting that is not one positive, finite number."""
-    for name, value in settings.items():
-        number = real_number(value)
-        if number is None or not 0 < number < np.inf:
-            raise ValueError(f"{sampler}: {name} = {value!r} must be a positive number.")
-
-
-def real_number(value: Any) -> float | None:
-    """Return `value` as a float if it is one real number, of whatever library; else None."""
-    if isinstance(value, bool | str) or np.ndim(value) != 0 or np.asarray(value).dtype.kind not in "iuf":
-        return None
-    return float(value)
-
-
-def check_flag(sampler: str, **settings: Any) -> None:
-    """Refuse a setting that is neither True nor False."""
-    for name, value in settings.items():
-        if not isinstance(value, bool):
-            raise ValueError(f"{sampler}: {name} = {value!r} must be True or False.")
-
-
-def check_probability(sampler: str, **settings: Any) -> None:
-    """Refuse a setting that is not a number strictly between 0 and 1."""
-    for name, value in settings.items():
-        number = real_number(value)
-        if number is None or not 0 < number < 1:
-            raise ValueError(f"{sampler}: {name} = {value!r} must be between 0 and 1.")

@@ -1,62 +1,61 @@
 """The folder of a run: draws, checkpoints and identity, written while it is sampled and read at any moment."""
 
+from .arrays import Part
 from .draws import Draws, blocks
 from .files import locked, make_folder, shown, write_whole
-from .folder import (
+from .folder import RunFolder
+from .identity import (
+    FORMAT,
+    Table,
+    describe,
+    describe_data,
+    describe_network,
+    describe_sampler,
+    differences,
+    flat,
+    surroundings,
+)
+from .memory import Memory
+from .progress import Progress
+from .reading import (
     DRAWS,
     POSTERIOR,
     RUN,
     SCORES,
     SUBPOSTERIORS,
     DiskStats,
-    Store,
+    check_format,
     disk_draws,
     read_checkpoint,
     read_network,
     read_run,
 )
-from .history import ATTEMPT, HistoryStore
-from .identity import (
-    CONSEQUENCES,
-    Table,
-    causes,
-    describe,
-    describe_data,
-    describe_network,
-    describe_sampler,
-    flat,
-    surroundings,
-)
-from .memory import Memory
-from .progress import Progress
-from .shared import SharedStore
 from .sink import Sink
 from .writer import Writer
 
 __all__ = [
-    "ATTEMPT",
-    "CONSEQUENCES",
     "DRAWS",
+    "FORMAT",
     "POSTERIOR",
     "RUN",
     "SCORES",
     "SUBPOSTERIORS",
     "DiskStats",
     "Draws",
-    "HistoryStore",
     "Memory",
+    "Part",
     "Progress",
-    "SharedStore",
+    "RunFolder",
     "Sink",
-    "Store",
     "Table",
     "Writer",
     "blocks",
-    "causes",
+    "check_format",
     "describe",
     "describe_data",
     "describe_network",
     "describe_sampler",
+    "differences",
     "disk_draws",
     "flat",
     "locked",

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import os
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
+
 from .._compat import zarr_store_written_by
+from .._refused import Refused
 
 LOCK = ".lock"
 
@@ -63,7 +68,7 @@ def locked(folder: Path) -> IO[bytes]:
         make_folder(folder)
         file = (folder / LOCK).open("ab")
     except (FileExistsError, NotADirectoryError):
-        raise ValueError(f"{shown(folder)} is a file, or lies in one. Name a folder.") from None
+        raise Refused(str(shown(folder)), "it is a file, or lies in one", "Name a folder.") from None
     try:
         import fcntl
     except ModuleNotFoundError:  # Windows has no such lock
@@ -72,12 +77,18 @@ def locked(folder: Path) -> IO[bytes]:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         file.close()
-        raise ValueError(
-            f"another process is writing to {shown(folder)}. Wait for it, or name another folder."
-        ) from None
+        fix = "Wait for it, or name another folder."
+        raise Refused(str(shown(folder)), "another process is writing to it", fix) from None
     except OSError:  # nor have some network file systems
         return file
     return file
+
+
+def npz(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """Return the content of an npz file."""
+    file = io.BytesIO()
+    np.savez(file, **dict(arrays))  # type: ignore[arg-type]
+    return file.getvalue()
 
 
 def durable_zarr(folder: Path) -> Any:

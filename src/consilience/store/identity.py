@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import platform
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -18,14 +18,18 @@ from .._types import Batch
 from ..model import Layout
 from ..network import Network
 from ..samplers import Sampler
-from .files import shown
 
 Table = dict[str, Any]
 
-FORMAT = 1  # version of the record, and of the folder that it is in
+MOST_SHOWN = 60  # characters of a value that differs
+
+FORMAT = 2  # of the folder; docs/keep.md says when it changes
 
 # Recorded, but free to differ: none of it changes a draw.
-FREE = ("format", "created", "status", "run.num_samples", "versions.python", "versions.numpy", "versions.consilience")
+FREE = (
+    *("format", "created", "status", "run.num_samples", "dims."),
+    *("versions.python", "versions.numpy", "versions.consilience"),
+)
 # Settings of jax that change draws.
 FLAGS = ("jax_enable_x64", "jax_threefry_partitionable", "jax_default_matmul_precision", "jax_default_prng_impl")
 # These differ wherever something else does, and are named only where nothing else is.
@@ -108,9 +112,30 @@ def describe_data(shards: Sequence[Batch]) -> Table:
     }
 
 
-def describe_sampler(sampler: Sampler) -> str:
-    """Return a sampler's settings as text, the same in every process: addresses of functions are left out."""
-    return re.sub(r" at 0x[0-9a-f]+", "", repr(sampler))
+def describe_sampler(sampler: Sampler) -> Table:
+    """Return a sampler's settings as plain values, the same in every process; what is not given is left out."""
+    settings = vars(sampler)
+    if is_dataclass(sampler):
+        settings = {field.name: settings[field.name] for field in fields(sampler) if field.repr}
+    return _plain({name: value for name, value in settings.items() if value is not None})
+
+
+def _plain(value: Any) -> Any:
+    """Return a setting as TOML can hold it: an array by its fingerprint, a function by its name.
+
+    What a function computes is in the fingerprint of the code, which is the same for one that is written again.
+    """
+    if isinstance(value, np.ndarray | np.generic | jax.Array):
+        array = np.asarray(value)
+        return array.item() if not array.ndim else {"shape": list(array.shape), "fingerprint": digest(array)}
+    if isinstance(value, Mapping):
+        return {str(name): _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, bool | int | float | str):
+        return value
+    kind = value if callable(value) and hasattr(value, "__qualname__") else type(value)
+    return {"function" if callable(value) else "object": kind.__qualname__}
 
 
 def surroundings() -> Table:
@@ -125,41 +150,54 @@ def surroundings() -> Table:
     }
 
 
-def check_same(folder: Path, there: Table, here: Table) -> None:
-    """Refuse to go on with a folder's run where this is another one, and say what differs."""
-    if lines := causes(there, here):
-        raise ValueError(
-            f"{shown(folder)} holds another run; going on would mix the two:\n{lines}\n"
-            f"Write the call as it was there, or start a new run with another out=."
-        )
+def differences(tables: Mapping[str, Table], free: Sequence[str] = (), show: Callable[[Any], str] = repr) -> list[str]:
+    """Say in what tables differ, and who has what: a line for each difference.
+
+    Of "there" and "here" it reads `seed: 1 there, 2 here`, of others `seed: c: 2; a, b: 1`.
+
+    Args:
+      tables: the tables by the names of those whose they are.
+      free: names of entries that are free to differ; with a dot at the end, of tables.
+      show: how a value is written.
+    """
+    parties = {who: dict(flat(table)) for who, table in tables.items()}
+    found = {}
+    for name in sorted(set().union(*parties.values())):
+        groups: dict[str, list[str]] = {}
+        for who, entries in parties.items():
+            groups.setdefault(repr(entries.get(name)), []).append(who)
+        if len(groups) > 1 and not any(name == one or (one[-1] == "." and name.startswith(one)) for one in free):
+            found[name] = _said(name, {who: entries.get(name) for who, entries in parties.items()}, groups, show)
+    causes = [line for name, line in found.items() if name not in CONSEQUENCES]
+    return causes or [found[name] for name in CONSEQUENCES if name in found][:1]
 
 
-def causes(there: Table, here: Table, free: Sequence[str] = FREE) -> str:
-    """Return what makes two runs different, a line each; empty where only what is `free` to differ does."""
-    found = dict(_differences(there, here, free))
-    lines = [line for name, line in found.items() if name not in CONSEQUENCES]
-    lines = lines or [line for name, line in CONSEQUENCES.items() if name in found][:1]
-    return "\n".join(f"  {line}" for line in lines)
-
-
-def _differences(there: Table, here: Table, free: Sequence[str]) -> Iterator[tuple[str, str]]:
-    old, new = dict(flat(there)), dict(flat(here))
-    for name in sorted(old.keys() | new.keys()):
-        if name not in free and not name.startswith("dims.") and old.get(name) != new.get(name):
-            yield name, _said(name, old.get(name), new.get(name))
-
-
-def _said(name: str, old: Any, new: Any) -> str:
+def _said(name: str, values: Table, groups: Mapping[str, list[str]], show: Callable[[Any], str]) -> str:
+    """Say who has what under a name."""
+    title, shown = name.removeprefix("run."), {who: _cut(value, show) for who, value in values.items()}
+    if values.keys() != {"there", "here"}:
+        all_groups = sorted(groups.values(), key=len)
+        return f"{title}: " + "; ".join(f"{', '.join(group)}: {shown[group[0]]}" for group in all_groups)
+    old, new = values["there"], values["here"]
     if name == "data.fingerprints" and old is not None and new is not None and len(old) == len(new):
         changed = [str(agent) for agent, (a, b) in enumerate(zip(old, new, strict=True)) if a != b]
         return f"the data of agent{'s' * (len(changed) > 1)} {', '.join(changed)}: not what it was"
-    shown = ("nothing" if value is None else repr(value) for value in (old, new))
-    return "{}: {} there, {} here".format(name.removeprefix("run."), *shown)
+    return CONSEQUENCES.get(name, f"{title}: {shown['there']} there, {shown['here']} here")
 
 
-def flat(table: Table, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _cut(value: Any, show: Callable[[Any], str]) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, str) and re.fullmatch(r"[0-9a-f]{32,}", value):  # it says only that something differs
+        return f"{value[:8]}..."
+    text = show(value)
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
+
+
+def flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield a table's entries with those of the tables in it, under names with dots."""
     for key, value in table.items():
-        if isinstance(value, dict):
+        if isinstance(value, Mapping):
             yield from flat(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value

@@ -1,24 +1,29 @@
-"""Sink that keeps a run in memory, as a `Store` does on disk."""
+"""Sink that keeps a run in memory, as a `RunFolder` does on disk."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
 from ..engine import Chunk
 from ..model import Layout
+from .checkpoints import State
 from .progress import Progress
 
 
 class Memory:
     """Sink that keeps the draws of a run in memory while it is sampled, in one array for all planned draws."""
 
+    is_due = False  # a state to go on from would not outlive the process
+    is_saving = False
+    checkpoints = ()
+
     def __init__(self, planned: int) -> None:
         self.planned = planned
         self.progress = Progress()
-        self.snapshot: Mapping[str, np.ndarray] | None = None
+        self.snapshot: State | None = None
         self.kept: np.ndarray | None = None
         self._stats: dict[str, list[np.ndarray]] = defaultdict(list)
 
@@ -29,11 +34,7 @@ class Memory:
         for name, values in chunk.stats.items():
             self._stats[name].append(values)
 
-    def state(self, snapshot: Callable[[], dict[str, np.ndarray]], at_once: bool = False) -> dict[str, np.ndarray]:
-        """Return an empty state: one to go on from would not outlive the process."""
-        return {}
-
-    def save(self, progress: Progress, state: dict[str, np.ndarray]) -> bool:
+    def save(self, progress: Progress, state: State | None) -> bool:
         self.progress = progress
         return True
 

@@ -16,6 +16,7 @@ class Progress:
       drawn: number of kept draws.
       seconds: time spent sampling, interruptions left out.
       redone: iterations redone because agents fell out of step, of `watched` chain iterations.
+      attempt: how often agents that were out of step have gone back and taken other random numbers.
       combined: draws that have been put together from the agents' own, where a sampler does that at the end.
     """
 
@@ -27,6 +28,7 @@ class Progress:
     seconds: float = 0.0
     redone: int = 0
     watched: int = 0
+    attempt: int = 0
     combined: int = 0
 
     @property

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import numpy as np
 
 from ..engine import Chunk
 from ..model import Layout
+from .checkpoints import State
 from .progress import Progress
 
 
@@ -18,21 +18,26 @@ class Sink(Protocol):
     Attributes:
       progress: how far the run had come when it was saved last.
       snapshot: the state to go on from, where there is one.
+      is_saving: whether a state has been taken that is yet to be saved; the writer says so.
     """
 
     progress: Progress
-    snapshot: Mapping[str, np.ndarray] | None
+    snapshot: State | None
+    is_saving: bool
 
     def append(self, chunk: Chunk, first: int) -> None:
         """Write a chunk's draws and figures as draws `first` and on."""
 
-    def state(
-        self, snapshot: Callable[[], dict[str, np.ndarray]], at_once: bool = False
-    ) -> dict[str, np.ndarray] | None:
-        """Return the state to save now, or None where it is too early to save anything."""
+    @property
+    def checkpoints(self) -> tuple[int, ...]:
+        """Return the iterations that a later process could go on from, in order."""
 
-    def save(self, progress: Progress, state: dict[str, np.ndarray]) -> bool:
-        """Save how far the run has come, and the state to go on from; return whether that is safe now."""
+    @property
+    def is_due(self) -> bool:
+        """Tell whether saving now would cost little, as far as this process is concerned."""
+
+    def save(self, progress: Progress, state: State | None) -> bool:
+        """Save how far the run has come, and the state, if it was taken; return whether that is safe now."""
 
     def own_draws(self) -> np.ndarray:
         """Return all draws that have been appended."""

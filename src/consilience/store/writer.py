@@ -6,13 +6,10 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 
-import numpy as np
-
 from ..engine import Chunk
+from .checkpoints import State
 from .progress import Progress
 from .sink import Sink
-
-Snapshot = Callable[[], dict[str, np.ndarray]]
 
 
 class Writer:
@@ -29,14 +26,16 @@ class Writer:
         self._pending: Future[bool] | None = None
         self._unsaved = 0
 
-    def put(self, chunk: Chunk, first: int | None, done: Progress, snapshot: Snapshot, is_last: bool) -> None:
-        """Write a chunk as draws `first` and on, or none of its draws where that is None, and the progress after it.
+    def put(self, chunk: Chunk, first: int | None, done: Progress, state: State | None) -> None:
+        """Write a chunk as draws `first` and on, or none of its draws where that is None, and save the state after it.
 
-        The state is taken here and now: the next iteration will use its memory.
+        Args:
+          done: the progress after it.
+          state: a copy of the state, since the next iteration will use its memory; None: it is too early to save it.
         """
         self.wait()
-        state = self._sink.state(snapshot, at_once=is_last)
         self._unsaved += chunk.iterations
+        self._sink.is_saving = state is not None
         self._pending = self._thread.submit(self._write, chunk, first, done, state)
 
     def wait(self) -> None:
@@ -46,13 +45,14 @@ class Writer:
             self._report(self._unsaved)
             self._unsaved = 0
 
-    def _write(self, chunk: Chunk, first: int | None, done: Progress, state: dict[str, np.ndarray] | None) -> bool:
+    def _write(self, chunk: Chunk, first: int | None, done: Progress, state: State | None) -> bool:
         """Write a chunk and the progress after it; return whether the run is safe up to here."""
-        if first is not None:
-            self._sink.append(chunk, first)
-        if state is None:
-            return False
-        return self._sink.save(done, state)
+        try:
+            if first is not None:
+                self._sink.append(chunk, first)
+            return self._sink.save(done, state)
+        finally:
+            self._sink.is_saving = False
 
     def __enter__(self) -> Writer:
         return self

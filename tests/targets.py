@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy import special
 
-from .._lazy import LazyModule
-from .._types import Batch, Key, Params
-from ..model import Posterior
-
-special: Any = LazyModule("scipy.special")
+from consilience._types import Batch, Key, Params
+from consilience.model import Posterior
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,89 @@
+"""What a caller asks for: posterior, data, network, sampler and length of a run; checked before anything is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .._checks import whole_number
+from .._refused import Refused
+from .._types import Batch, Key, Params
+from ..model import Keep, Posterior
+from ..network import Network
+from ..samplers import Sampler
+
+MOST_SEED = 2**32 - 1
+
+
+@dataclass(frozen=True)
+class Length:
+    """Length of a run (draws, warm-up, chains, thinning) and its seed."""
+
+    num_samples: int
+    num_warmup: int
+    num_chains: int
+    thin: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        whole_number("num_samples", self.num_samples, 1)
+        whole_number("num_warmup", self.num_warmup, 0)
+        whole_number("num_chains", self.num_chains, 1)
+        whole_number("thin", self.thin, 1)
+        whole_number("seed", self.seed, 0, MOST_SEED)
+
+    @property
+    def iterations(self) -> int:
+        return self.num_warmup + self.num_samples * self.thin
+
+
+@dataclass(frozen=True)
+class Request:
+    """A run as a caller asks for it: the arguments of `cs.sample`, in groups.
+
+    Attributes:
+      out: folder of the run; None: it is kept in memory.
+      label: what the progress bar says; empty: no bar.
+      began: when the call was made, in seconds of `time.perf_counter`.
+    """
+
+    posterior: Posterior
+    shards: Sequence[Batch] | Callable[[int], Batch]
+    network: Network
+    sampler: Sampler
+    length: Length
+    init: Params | Callable[[Key], Params] | None = None
+    keep: Keep | None = None
+    moments: bool | Callable[[Params], Any] = False
+    watch: Callable[[Any], Mapping[str, Any]] | None = None
+    out: Path | None = None
+    resume: bool = False
+    label: str = ""
+    began: float = 0.0
+
+
+def check_arguments(posterior: Any, network: Any, sampler: Any, out: Any, resume: bool) -> None:
+    """Refuse arguments that are easily passed by mistake."""
+    for name, value, kind, fix in (
+        ("posterior", posterior, Posterior, "cs.Posterior(log_prior, log_likelihood)"),
+        ("network", network, Network, "cs.Network.from_networkx(graph) or cs.Network.ring(5)"),
+    ):
+        if not isinstance(value, kind):
+            raise Refused(name, f"it is a {type(value).__name__}", f"Write {name}={fix}.")
+    if resume and out is None:
+        raise Refused("resume=True", "say which run to go on with", 'Write out="runs/first".')
+    if isinstance(sampler, type):
+        name = getattr(sampler, "name", "nuts")
+        raise Refused(
+            "sampler", f"it is the class {sampler.__name__}, without settings", f"Write sampler=cs.{name}(...)."
+        )
+    if not isinstance(sampler, Sampler):
+        name = type(sampler).__name__
+        raise Refused(
+            "sampler",
+            f"it is a {name}",
+            f"Write for example sampler=cs.nuts(), or, for one of your own, class "
+            f"{name}(consilience.samplers.Sampler).",
+        )

@@ -1,0 +1,35 @@
+"""One peer from Python, by `cs.sample(..., runtime=cs.Peer(...))`: the same run as `consilience peer` makes of its file."""
+
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+
+import consilience as cs
+
+
+def main():
+    file = Path(sys.argv[2])
+    name = file.parent.name
+    jax.config.update("jax_enable_x64", True)
+    sys.path.insert(0, str(Path.cwd()))
+    import regression
+
+    run = cs.sample(
+        regression.posterior,
+        [regression.rows(int(name.removeprefix("agent")))],
+        cs.Network.ring(3),
+        cs.mala(0.1, 1.0),
+        num_samples=100,
+        num_chains=2,
+        seed=5,
+        progress=False,
+        runtime=cs.Peer(file),
+    )
+    np.save(f"{name}.npy", run.kept[:])
+    print(repr(run), run.folder, len(run.shards or []), run.owner.name)
+
+
+if __name__ == "__main__":
+    main()

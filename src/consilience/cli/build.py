@@ -108,4 +108,4 @@ def _check_held_out(posterior: Posterior, init: Any, data: Data) -> None:
     if bound.task is None or start is None:
         return
     params = start(jax.random.key(0)) if callable(start) and jax.tree_util.all_leaves([start]) else start
-    bound.task.check(name, params, test)
+    bound.task.check("the test data", params, test)

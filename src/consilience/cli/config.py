@@ -103,6 +103,11 @@ class RunTable:
     out: str | None = None
     x64: bool = False
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What `cs.sample` takes as it is."""
+        return {name: value for name, value in asdict(self).items() if name not in ("out", "x64")}
+
 
 @dataclass(frozen=True)
 class ReportTable:

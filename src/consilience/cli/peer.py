@@ -80,11 +80,23 @@ def peer(
         keep_compiled_code()
         jax.config.update("jax_enable_x64", agent.config.run.x64)  # for all threads: compiled code calls from its own
         with redirect_stdout(sys.stderr):
-            asked = _arguments(agent)
-    runtime = Peer(agent, patience, StatusDisplay(agent.folder / STATUS, quiet))
+            posterior, init = model_of(agent.config)
+            rows = _rows(agent)
+        runtime = Peer(agent, patience, StatusDisplay(agent.folder / STATUS, quiet))
     with _logged(agent, quiet), _zenoh_in_the_log(), redirect_stdout(sys.stderr), exit_on_error():
+        config = agent.config
         try:
-            done = sample(**asked, progress=False, runtime=runtime)
+            done = sample(
+                posterior,
+                [rows],
+                network_from_spec(config.network.kind, config.network.weights, config.network.seed),
+                sampler_from(config.sampler),
+                init=init,
+                **config.run.settings,
+                out=config.out,
+                progress=False,
+                runtime=runtime,
+            )
         except Stopped as reason:
             end(INTERRUPTED, f"stopped: {reason}", f"All agents can go on: {_again(file, data, changes, patience)}")
         except KeyboardInterrupt as reason:
@@ -107,21 +119,6 @@ def _again(file: Path, data: str | None, changes: Sequence[str], patience: float
     words += [word for change in changes for word in ("--set", change)]
     words += [] if patience == PATIENCE else ["--patience", f"{patience:g}"]
     return shlex.join(words)
-
-
-def _arguments(agent: AgentRun) -> dict[str, Any]:
-    """Return what the agent's file asks for, as arguments of `cs.sample`."""
-    config, asked = agent.config, agent.config.run
-    posterior, init = model_of(config)
-    return {
-        "posterior": posterior,
-        "shards": [_rows(agent)],
-        "network": network_from_spec(config.network.kind, config.network.weights, config.network.seed),
-        "sampler": sampler_from(config.sampler),
-        "init": init,
-        **{name: getattr(asked, name) for name in ("num_samples", "num_warmup", "num_chains", "thin", "seed", "keep")},
-        "out": config.out,
-    }
 
 
 def _rows(agent: AgentRun) -> Any:

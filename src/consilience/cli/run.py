@@ -6,7 +6,6 @@ import json
 import os
 import sys
 from contextlib import redirect_stdout
-from dataclasses import asdict
 from itertools import count
 from pathlib import Path
 from typing import Annotated
@@ -131,7 +130,6 @@ def _sample(config: Config, job: Job, resume: bool, quiet: bool, runtime: Device
     is_first = runtime is None or runtime.hosts.is_first
     if not quiet and is_first:
         print(job.data, file=sys.stderr)
-    settings = {name: value for name, value in asdict(config.run).items() if name not in ("out", "x64")}
     try:
         return sample(
             job.posterior,
@@ -139,7 +137,7 @@ def _sample(config: Config, job: Job, resume: bool, quiet: bool, runtime: Device
             job.network,
             job.sampler,
             init=job.init,
-            **settings,
+            **config.run.settings,
             out=config.out,
             resume=resume,
             progress=not quiet,
@@ -147,7 +145,7 @@ def _sample(config: Config, job: Job, resume: bool, quiet: bool, runtime: Device
         )
     except Refused as refusal:
         if resume:
-            refusal.add_note(_differences(config))
+            refusal.fix += _differences(config)
         raise
     finally:
         if is_first and (config.out / RUN).exists() and not (config.out / CONFIG).exists():

@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from .._refused import Refused
-from ..store import FORMAT, SCORES, check_format, shown, write_whole
+from ..store import FORMAT, SCORES, check_format, refusal, write_whole
 from .scores import scores_from_dict
 
 
@@ -23,7 +22,7 @@ def read_scores(folder: Path) -> Any:
     try:
         found = json.loads(path.read_text())
     except ValueError as error:
-        raise Refused(str(shown(path)), f"it is damaged: {error}", "Delete it: evaluate computes it anew.") from None
-    check_format(str(shown(path)), found)
+        raise refusal(path, f"it is damaged: {error}", "Delete it: evaluate computes it anew.") from None
+    check_format(path, found)
     del found["format"]
     return scores_from_dict(found)

@@ -48,10 +48,11 @@ format: $(VENV)/.ready  ## let ruff tidy up
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.ready  ## speed of the samplers over their floor, of nuts over BlackJAX's, of a gossip round, of a first draw
+bench: $(VENV)/.ready  ## speed of the samplers over their floor, of nuts over BlackJAX's, of a gossip round, of unequal shards, of a first draw
 	$(BIN)/python -m benchmarks.samplers
 	$(BIN)/python -m benchmarks.nuts
 	$(BIN)/python -m benchmarks.gossip
+	$(BIN)/python -m benchmarks.unequal
 	$(BIN)/python -m benchmarks.first_draw
 
 bench-accuracy: $(VENV)/.ready  ## bias, spread and cost of every sampler: docs/accuracy.md (long)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -21,8 +22,12 @@ def check(name: str, value: Any, is_right: bool, needed: str) -> None:
 def whole_number(name: str, value: Any, least: int, most: int | None = None) -> int:
     """Return `value` as an int; refuse what is not a whole number in the range."""
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    span = f"of at least {least}" if most is None else f"from {least} to {most}"
-    check(name, value, whole and least <= value <= (value if most is None else most), f"a whole number {span}")
+    if not whole or value < least or (most is not None and value > most):
+        span = f"of at least {least}" if most is None else f"from {least} to {most}"
+        near = most if whole and most is not None and value > most else least
+        argument = re.split(r"\W ", name.partition(" (")[0])[-1]  # without what stands before and behind it
+        fix = f"Write {argument}={near}." if argument.isidentifier() else f"Write {near}."
+        raise Refused(f"{name} = {value!r}", f"a whole number {span} is needed", fix)
     return int(value)
 
 

@@ -84,11 +84,11 @@ def jaxpr_calls_python(jaxpr: Any) -> bool:
 
 def _inner_jaxprs(equation: Any) -> Iterator[Any]:
     """Yield the jaxprs that an equation applies."""
-    yield from filter(_is_jaxpr, jax.tree.leaves(equation.params, is_leaf=_is_jaxpr))
 
+    def is_jaxpr(value: Any) -> bool:
+        return hasattr(value, "eqns") or hasattr(value, "jaxpr")
 
-def _is_jaxpr(value: Any) -> bool:
-    return hasattr(value, "eqns") or hasattr(value, "jaxpr")
+    yield from filter(is_jaxpr, jax.tree.leaves(equation.params, is_leaf=is_jaxpr))
 
 
 def apply_jaxpr(jaxpr: Any, leaves: Sequence[Any]) -> list[Any]:

@@ -203,7 +203,7 @@ def test_test_rows_unlike_the_agents_are_refused_before_the_run(project):
     for name, columns in (("a", 2), ("b", 3)):
         np.savez(project / f"{name}.npz", x=np.ones((6, columns), np.float32), y=np.arange(6) % 2)
     result = refused('data={file = "a.npz", test = "b.npz"}')
-    assert_refused(result, "the test data: an example of x has shape (3,), agent 0's has (2,).")
+    assert_refused(result, "the test data: an example of x has shape (3,), agent 0's has (2,)")
 
 
 def test_labels_that_are_held_out_are_checked_before_the_run(project):

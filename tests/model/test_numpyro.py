@@ -9,6 +9,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from jax.experimental import checkify
 from numpyro.contrib.control_flow import scan
 from numpyro.distributions.util import vec_to_tril_matrix
 from numpyro.handlers import mask, reparam, scale
@@ -414,6 +415,16 @@ def test_rows_that_are_not_apart_are_seen_in_one_row_as_in_many_and_each_time(co
 def test_triangles_are_no_fault_of_a_row(name):
     posterior = POSTERIORS[name].bind(SHARDS[0])
     posterior.check_data("agent 2", start(posterior, 0), SHARDS[2])
+
+
+@pytest.mark.parametrize("says", ["außerhalb des Feldes", ""])
+def test_indices_are_checked_whatever_the_checker_s_words_are(says, monkeypatch):
+    posterior = POSTERIORS["hierarchical"].bind(SHARDS[0])
+    params = start(posterior, 0)
+    monkeypatch.setattr(checkify.Error, "get", lambda error: says)
+    posterior.check_data("clinic-b", params, SHARDS[2])
+    with pytest.raises(Refused, match=rf"clinic-b: row 4 leads the model to an element that is not there, {says}"):
+        posterior.check_data("clinic-b", params, changed(2, "group", 4, 4))
 
 
 def test_a_row_s_own_index_is_told_from_one_that_a_dummy_row_leads_to():

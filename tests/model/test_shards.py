@@ -144,7 +144,7 @@ REFUSED_SHARDS = {
     "ragged": (shards_with(1, x=X[:5]), r"agent 1: x has 5 rows but y has 20"),
     "structure": ([(X, Y), {"x": X, "y": Y}, (X, Y)], r"agent 1: its data is PyTreeDef\(\{'x'"),
     "scalar": (shards_with(1, y=np.float32(1)), r"agent 1: y is a single number"),
-    "count": (cs.shard(DATA, 2), r"shards: there are 2 for 3 agents"),
+    "count": (cs.shard(DATA, 2), r"there are 2 shards for 3 agents"),
     "not a list": (DATA, r"shards: a dict, .*cs\.shard\(data, agents=3\)"),
     "nothing": ([{}, {}, {}], r"agent 0: there are no arrays"),
     "too large": (

@@ -138,7 +138,7 @@ def test_a_bad_spec_is_refused_with_the_right_one(text, message):
 
 
 def test_bad_weights_are_refused_with_the_right_ones():
-    with pytest.raises(ValueError, match=r"weights = 'metropols': not one of .* Write weights='metropolis'\."):
+    with pytest.raises(ValueError, match=r"weights = 'metropols': not one of .* Write metropolis\."):
         network_from_spec("ring:5", weights="metropols")
     with pytest.raises(ValueError, match=r"agent 0 has 4 neighbours\. Write weights=\"metropolis\"\.$"):
         network_from_spec("star:5", weights="uniform")

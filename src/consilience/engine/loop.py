@@ -15,8 +15,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from .._compat import apply_jaxpr
-from .._types import Key, LogDensity
-from ..model import Layout, LocalLogDensity, Posterior, Shard, StartValues, View, start_values
+from .._types import Key
+from ..model import Layout, LocalLogDensity, Posterior, Shards, StartValues, View
 from ..neighbors import AGENTS, Exchange, Neighbors
 from ..samplers import Kernel, Sampler
 from .moments import Accumulated, accumulate
@@ -28,7 +28,7 @@ class Inputs(NamedTuple):
     sampler: Sampler
     lists: Any  # edge lists: what `link` needs to know of the network
     root: jax.Array  # of the spanning tree
-    shards: Shard
+    shards: Shards
     chain_keys: Key  # (chains,)
 
 
@@ -55,11 +55,11 @@ class Model(NamedTuple):
     watched: View | None  # of the running mean: what is recorded with every draw
     mean: Callable[[jax.Array], jax.Array] = mean_of_lanes  # over all agents, along the axis before the last
 
-    def logdensity(self, shard: Shard, size: int) -> LogDensity:
+    def logdensity(self, shard: Shards, size: int) -> LocalLogDensity:
         """Return one agent's log density ℓ_i, as a function of the vector of parameters."""
-        return LocalLogDensity(self.posterior, self.layout, shard, size)
+        return LocalLogDensity(self.posterior, self.layout, shard, size, self.one_copy)
 
-    def kernel(self, inputs: Inputs, shard: Shard) -> tuple[Kernel, LoopNeighbors]:
+    def kernel(self, inputs: Inputs, shard: Shards) -> tuple[Kernel, LoopNeighbors]:
         """Return one lane's kernel, and its link to the other agents."""
         neighbors = self.link(inputs)
         like = jnp.zeros(self.layout.dimension, self.layout.dtype)
@@ -97,24 +97,26 @@ def start_all(
 ) -> Any:
     """Return the first states of all chains and agents."""
 
-    def lane(shard: Shard, position: jax.Array) -> Any:
+    def lane(shard: Shards, position: jax.Array) -> Any:
         kernel, neighbors = model.kernel(inputs, shard)
         state = kernel.init(position)
         observe(neighbors.exchanges)
         return state
 
-    one = jax.eval_shape(_over_agents(lane, (0, None)), inputs.shards, positions[0])
-    of_chain = _over_agents(lane, (0, None), _agent_axes(model, one))
+    lanes = inputs.shards.lane_axes
+    one = jax.eval_shape(_over_agents(lane, (lanes, None)), inputs.shards, positions[0])
+    of_chain = _over_agents(lane, (lanes, None), _agent_axes(model, one))
     return _over_chains(of_chain, (None, 0), _chain_axes(one))(inputs.shards, positions)
 
 
 def start_values_all(model: Model, inputs: Inputs, positions: jax.Array) -> StartValues:
     """Compute, for all chains and agents, the values that must be finite at `positions` to start there."""
 
-    def values(shard: Shard, position: jax.Array) -> StartValues:
-        return start_values(model.posterior, model.layout.unravel(position), shard, model.link(inputs).size)
+    def values(shard: Shards, position: jax.Array) -> StartValues:
+        return model.logdensity(shard, model.link(inputs).size).start_values(position)
 
-    return lax.map(lambda position: _over_agents(values, (0, None))(inputs.shards, position), positions)
+    of_agents = _over_agents(values, (inputs.shards.lane_axes, None))
+    return lax.map(lambda position: of_agents(inputs.shards, position), positions)
 
 
 def noise_of(model: Model, inputs: Inputs, first: jax.Array, count: int) -> Any:
@@ -127,10 +129,10 @@ def noise_of(model: Model, inputs: Inputs, first: jax.Array, count: int) -> Any:
     iterations = jnp.repeat(first + jnp.arange(count), chains)
     keys = jax.vmap(jax.random.fold_in)(jnp.tile(inputs.chain_keys, count), iterations)
 
-    def lane(shard: Shard) -> Any:
+    def lane(shard: Shards) -> Any:
         return jax.vmap(model.kernel(inputs, shard)[0].noise)(keys)
 
-    noise = _over_agents(lane, (0,), _noise_axis(inputs.sampler, 1))(inputs.shards)
+    noise = _over_agents(lane, (inputs.shards.lane_axes,), _noise_axis(inputs.sampler, 1))(inputs.shards)
     return jax.tree.map(lambda leaf: leaf.reshape(count, chains, *leaf.shape[1:]), noise)
 
 
@@ -156,7 +158,7 @@ def move_all(
     While it is traced, `observe` is called with the collectives.
     """
 
-    def lane(shard: Shard, noise: Any, state: Any) -> Any:
+    def lane(shard: Shards, noise: Any, state: Any) -> Any:
         kernel, neighbors = model.kernel(inputs, shard)
         state, info = kernel.move(noise, state)
         observe(neighbors.exchanges)
@@ -165,9 +167,8 @@ def move_all(
         return state, info, times
 
     agent_axes, chain_axes = _agent_axes(model, state), _chain_axes(state)
-    of_chain = _over_agents(
-        lane, (0, _noise_axis(inputs.sampler, 0), agent_axes), (agent_axes, None if model.one_copy else 0, None)
-    )
+    in_axes = (inputs.shards.lane_axes, _noise_axis(inputs.sampler, 0), agent_axes)
+    of_chain = _over_agents(lane, in_axes, (agent_axes, None if model.one_copy else 0, None))
     state, info, times = _over_chains(of_chain, (None, 0, chain_axes), (chain_axes, 0, 0))(inputs.shards, noise, state)
     return state, info, _counts(times)
 

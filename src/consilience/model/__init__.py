@@ -3,7 +3,19 @@
 from .layout import RESERVED, Layout, leaf_name
 from .local import LocalLogDensity
 from .posterior import Posterior, StartValues, check_posterior, check_start, start_values
-from .shards import Shard, as_arrays, check_shards, form, own_shards, rows, stack_on_host, stack_shards
+from .shards import (
+    Shard,
+    Shards,
+    ShardsBySize,
+    as_arrays,
+    check_shards,
+    form,
+    own_shards,
+    rows,
+    stack_by_size,
+    stack_on_host,
+    stack_shards,
+)
 from .split import pool, shard
 from .tasks import Classification, Regression, Task
 from .view import Keep, View, kept_function
@@ -17,6 +29,8 @@ __all__ = [
     "Posterior",
     "Regression",
     "Shard",
+    "Shards",
+    "ShardsBySize",
     "StartValues",
     "Task",
     "View",
@@ -31,6 +45,7 @@ __all__ = [
     "pool",
     "rows",
     "shard",
+    "stack_by_size",
     "stack_on_host",
     "stack_shards",
     "start_values",

@@ -79,7 +79,7 @@ class Layout:
         return jnp.concatenate([jnp.asarray(leaf, self.dtype).ravel() for leaf in leaves])
 
     def ravel_on_host(self, params: Params) -> np.ndarray:
-        """Return `params` as one vector, put together by numpy: jax would compile for it."""
+        """Return `params` as one vector of numpy's: jax would compile for it."""
         leaves = self.treedef.flatten_up_to(params)
         return np.concatenate([np.asarray(jnp.asarray(leaf, self.dtype)).ravel() for leaf in leaves])
 

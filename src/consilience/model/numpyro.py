@@ -28,7 +28,7 @@ from numpyro.infer.initialization import init_to_value
 from .._compat import inputs_of, observation_and_key
 from .._refused import Refused
 from .._types import Batch, Key, Params
-from .numpyro_rows import Values, check_each_row, check_rows_independent
+from .numpyro_rows import check_each_row, check_rows_independent
 from .numpyro_runs import (
     Model,
     batch_shapes,
@@ -81,7 +81,7 @@ class UnboundNumpyroPosterior(Posterior):
             read.check_start()
             self.bound[form] = read.posterior(self.task)
         bound = self.bound[form]
-        check_rows_independent(bound.log_likelihood, bound.model.points, batch)
+        check_rows_independent(bound.model, batch)
         return bound
 
 
@@ -94,7 +94,7 @@ class NumpyroPosterior(Posterior):
     def check_data(self, agent: str, params: Params, batch: Batch) -> None:
         """Refuse rows that the model's distributions cannot give, or that have indices out of range."""
         super().check_data(agent, params, batch)
-        check_each_row(agent, self.model.values, self.model.observed, params, batch, self.model.dummy)
+        check_each_row(agent, self.model, params, batch)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,11 +139,11 @@ class NumpyroModel:
     def init(self, key: Key) -> Params:
         return self.unconstrain({name: site["value"] for name, site in self._started(key).items()})
 
-    def values(self, params: Params) -> Values:
+    def values(self, params: Params) -> dict[str, Any]:
         """Return the constrained latent variables of unconstrained parameters."""
         return constrained(self.model, params, self.dummy)
 
-    def observed(self, values: Values, batch: Batch) -> dict[str, tuple[jax.Array, jax.Array]]:
+    def observed(self, values: dict[str, Any], batch: Batch) -> dict[str, tuple[jax.Array, jax.Array]]:
         """Return, by site of a batch of one row, whether its value is possible, and the value."""
         sites = run_model(self.model, values, batch)
         bounded = {name: (sites[name]["fn"].support, jnp.asarray(sites[name]["value"])) for name in self.sites.bounded}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -13,29 +12,23 @@ from .._compat import with_checked_indices, wrong_indices
 from .._refused import Refused
 from .._types import Batch, Params
 
+if TYPE_CHECKING:
+    from .numpyro import NumpyroModel
+
 ROWS_COMPARED = 4
-Values = dict[str, Any]  # latent variables, constrained
-Observed = Callable[[Values, Batch], Mapping[str, tuple[jax.Array, jax.Array]]]
 
 
-def check_rows_independent(
-    log_likelihood: Callable[[Params, Batch], jax.Array], points: Callable[[], Params], batch: Batch
-) -> None:
+def check_rows_independent(model: NumpyroModel, batch: Batch) -> None:
     """Refuse a likelihood that, for one row, depends on the other rows of the batch.
 
     A few rows that lie apart, and altered copies of them that are unlike each other, are given to the model as one
     batch and one by one. Thanks to the copies, a single row of data is as good as many.
-
-    Args:
-      log_likelihood: a function of parameters and a batch that returns one number per row.
-      points: a function that returns the parameters to compare at, stacked.
-      batch: one agent's data.
     """
     rows = np.linspace(0, len(jax.tree.leaves(batch)[0]) - 1, ROWS_COMPARED).astype(int)
     random = np.random.default_rng(0)
     some = jax.tree.map(lambda leaf: _with_altered_copies(np.asarray(leaf[rows]), random), batch)
     with jax.default_matmul_precision("highest"):
-        as_batch, one_by_one = _both_ways(log_likelihood, points, some)
+        as_batch, one_by_one = _both_ways(model, some)
     if not np.allclose(as_batch, one_by_one, rtol=1e-3, atol=1e-3, equal_nan=True):
         raise Refused(
             "the likelihood of a row",
@@ -58,50 +51,36 @@ def _with_altered_copies(rows: np.ndarray, random: np.random.Generator) -> np.nd
     return np.concatenate([rows, others.astype(rows.dtype)])
 
 
-@jax.jit(static_argnums=(0, 1))
-def _both_ways(
-    log_likelihood: Callable[[Params, Batch], jax.Array], points: Callable[[], Params], batch: Batch
-) -> tuple[jax.Array, jax.Array]:
+@jax.jit(static_argnums=0)
+def _both_ways(model: NumpyroModel, batch: Batch) -> tuple[jax.Array, jax.Array]:
     """Compute the likelihoods of rows as one batch, and one by one."""
 
     def at(params: Params) -> tuple[jax.Array, jax.Array]:
         def alone(row: Batch) -> jax.Array:
-            return log_likelihood(params, jax.tree.map(lambda leaf: leaf[None], row))[0]
+            return model.log_likelihood(params, jax.tree.map(lambda leaf: leaf[None], row))[0]
 
-        return log_likelihood(params, batch), jax.vmap(alone)(batch)
+        return model.log_likelihood(params, batch), jax.vmap(alone)(batch)
 
-    return jax.vmap(at)(points())
+    return jax.vmap(at)(model.points())
 
 
-def check_each_row(
-    agent: str,
-    values: Callable[[Params], Values],
-    observed: Observed,
-    params: Params,
-    batch: Batch,
-    dummy: Batch,
-) -> None:
+def check_each_row(agent: str, model: NumpyroModel, params: Params, batch: Batch) -> None:
     """Refuse rows with a value outside of the support of its distribution, or with an index that is out of range.
 
     A wrong index would not show later: jax takes the nearest element for one that is not there. Errors that a row of
     the dummy batch has as well are ignored: checkify takes some indices that are right for wrong ones. It reports the
-    first alone, so that such an index hides those after it.
-
-    Args:
-      agent: name of the agent whose batch it is.
-      values: latent variables as a function of parameters. Their transforms are not checked: they do not see the batch.
-      observed: by site, whether its value is possible, and the value: a function of latents and a batch of one row.
-      params: parameters at which to run the model.
-      batch: the agent's data.
-      dummy: a batch of the same form.
+    first alone, so that such an index hides those after it. Transforms of latent variables are not checked: they do not
+    see the batch.
     """
     rows = len(jax.tree.leaves(batch)[0])
     # Filled up to a power of two, so that agents with unlike numbers of rows share compiled code.
     filled = np.arange(1 << (rows - 1).bit_length()) % rows
     with_dummy = jax.tree.map(
-        lambda leaf, like: np.concatenate([np.asarray(leaf)[filled], np.asarray(like[:1], leaf.dtype)]), batch, dummy
+        lambda leaf, zeros: np.concatenate([np.asarray(leaf)[filled], np.asarray(zeros[:1], leaf.dtype)]),
+        batch,
+        model.dummy,
     )
-    error, sites = jax.device_get(_row_by_row(values, observed, params, with_dummy))
+    error, sites = jax.device_get(_row_by_row(model, params, with_dummy))
     for name, (inside, found) in sites.items():
         for row in np.flatnonzero(~inside[:rows])[:1]:
             reason = f"{name!r} is {found[row]} in row {row}, which its distribution cannot give"
@@ -115,8 +94,8 @@ def check_each_row(
         )
 
 
-@jax.jit(static_argnums=(0, 1))
-def _row_by_row(values: Callable[[Params], Values], observed: Observed, params: Params, batch: Batch) -> Any:
-    constrained = values(params)
-    checked = with_checked_indices(observed)
+@jax.jit(static_argnums=0)
+def _row_by_row(model: NumpyroModel, params: Params, batch: Batch) -> Any:
+    constrained = model.values(params)
+    checked = with_checked_indices(model.observed)
     return jax.vmap(lambda row: checked(constrained, jax.tree.map(lambda leaf: leaf[None], row)))(batch)

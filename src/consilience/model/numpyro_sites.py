@@ -6,8 +6,6 @@ through the traced program; what depends on its number of rows, by tracing it wi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,9 +18,9 @@ from numpyro.handlers import seed, substitute
 from numpyro.infer.initialization import init_to_uniform
 
 from .._compat import inputs_of
-from .._refused import Refused
 from .._types import Batch, Params
 from .layout import RESERVED
+from .numpyro_refusals import REFUSALS, explain_errors, refusal
 from .numpyro_runs import (
     Model,
     batch_shapes,
@@ -34,36 +32,6 @@ from .numpyro_runs import (
     random_values,
     run_model,
     trace_sites,
-)
-
-ALL_GROUPS = 'with numpyro.plate("groups", 12): theta = numpyro.sample("theta", ...), then theta[batch["group"]]'
-REFUSED = {  # kinds of sites that cannot be sampled: why, and what to write instead
-    "discrete": (
-        "a discrete latent variable, which has no gradient to follow",
-        "Sum it out: observe dist.MixtureSameFamily(dist.Categorical(weights), components), or "
-        "dist.ZeroInflatedPoisson and its like.",
-    ),
-    "scaled": (
-        "its prior is scaled by numpyro.handlers.scale",
-        "Scale observed sites alone, and write the power of a prior out: "
-        'numpyro.factor("power", (scale - 1) * prior.log_prob({name})).',
-    ),
-    "subsample": (
-        "the plate takes a subsample, and a batch is all that an agent has, or a minibatch that the sampler has drawn "
-        "and scales itself",
-        'Leave subsample_size out, numpyro.plate({name!r}, len(batch["y"])).',
-    ),
-    "param": (
-        "a numpyro.param, which has no prior; all that is sampled needs one",
-        "Write numpyro.sample({name!r}, prior), or a number.",
-    ),
-    "mutable": ("a numpyro.mutable: a posterior has no state that changes from one call to the next", ""),
-}
-READ_IN_PYTHON = (
-    jax.errors.ConcretizationTypeError,
-    jax.errors.TracerArrayConversionError,
-    jax.errors.TracerIntegerConversionError,
-    jax.errors.NonConcreteBooleanIndexError,
 )
 
 
@@ -94,7 +62,7 @@ class Sites:
 class SiteOutline:
     """Kind, shape and plates of a site, as found by one trace of the model."""
 
-    kind: str  # latent, observed, factor, deterministic, plate; or one of REFUSED
+    kind: str  # latent, observed, factor, deterministic, plate; or a key of REFUSALS
     shape: tuple[int, ...] = ()  # of the value or, for an observed site and a factor, of the log density
     plates: tuple[str | None, ...] = ()  # names of the plates along the axes of the value
     unconstrained: Any = None  # shape and dtype of a latent site's unconstrained value
@@ -109,11 +77,7 @@ def read_sites(model: Model, batch: Batch) -> Sites:
     by_rows = _changed_by_rows(model, latents, batch)
     for name in latents:
         if name in by_rows or "batch" in inputs[name]:
-            raise Refused(
-                f"the prior of {name!r}",
-                "it depends on the batch, and every agent would have another",
-                "Write its numbers down, or observe what depends on the data with obs=.",
-            )
+            raise refusal("prior of the batch", name)
 
     def constant(name: str) -> bool:
         return "batch" not in inputs[name] and name not in by_rows and two[name].shape == three[name].shape
@@ -124,15 +88,10 @@ def read_sites(model: Model, batch: Batch) -> Sites:
     prior_factors = [name for name in of_kind["factor"] if constant(name)]
     for name in of_kind["observed"]:
         if constant(name):
-            raise Refused(
-                repr(name),
-                "it observes nothing of the batch, and every agent would count it again",
-                f'Write obs=batch[...], or, for a term of the prior, numpyro.factor("{name}", ...log_prob(value)).',
-            )
+            raise refusal("constant observation", name)
     likelihood = [name for name in [*of_kind["observed"], *of_kind["factor"]] if name not in prior_factors]
     if not likelihood:
-        fix = f'Write numpyro.sample("y", ..., obs=batch["y"]).{columns_hint(model)}'
-        raise Refused("the model", "it observes nothing", fix)
+        raise refusal("no observation", hint=columns_hint(model))
     shown = [name for name in of_kind["deterministic"] if constant(name)]
     return Sites(
         latents=latents,
@@ -198,29 +157,15 @@ def _check_kinds_and_shapes(two: dict[str, SiteOutline], three: dict[str, SiteOu
     The hint is for latent sites that would be observed ones if the model took the batch as its argument.
     """
     for name, site in two.items():
-        if site.kind in REFUSED:
-            reason, fix = REFUSED[site.kind]
-            raise Refused(repr(name), reason, fix.format(name=name) + (hint if site.kind == "discrete" else ""))
+        if site.kind in REFUSALS:
+            raise refusal(site.kind, name, hint=hint)
     if two.keys() != three.keys():
-        extra = min(two.keys() ^ three.keys())
-        raise Refused(
-            "the sites depend on the number of rows",
-            f"{extra!r} is there for one batch and not for another",
-            "Write one site for all rows: "
-            'with numpyro.plate("data", len(batch["y"])): numpyro.sample("y", ..., obs=batch["y"]).',
-        )
+        raise refusal("sites by rows", min(two.keys() ^ three.keys()))
     if not any(site.kind == "latent" for site in two.values()):
-        reason = "it has no latent variables: there is nothing to sample"
-        raise Refused("the model", reason, 'Write numpyro.sample("w", ...).')
+        raise refusal("no latent")
     for name, site in two.items():
         if site.kind == "latent" and site.shape != three[name].shape:
-            raise Refused(
-                repr(name),
-                f"it has values for each row, shape {site.shape} for 2 rows and {three[name].shape} for 3: every agent "
-                f"would have variables of its own, and agents sample the same variables",
-                f"Sum it out of the likelihood; or give variables to groups, all agents' groups in one plate: "
-                f"{ALL_GROUPS}.{hint}",
-            )
+            raise refusal("latent by rows", name, two=site.shape, three=three[name].shape, hint=hint)
 
 
 def _quantities(model: Model, params: Params, batch: Batch) -> dict[str, Any]:
@@ -277,19 +222,7 @@ def _row_axis(name: str, two: tuple[int, ...], three: tuple[int, ...]) -> int:
     by_rows = [axis for axis in unequal if (two[axis], three[axis]) == (2, 3)]
     if len(two) == len(three) and len(by_rows) == 1 and unequal == by_rows:
         return by_rows[0]
-    if len(by_rows) > 1:
-        raise Refused(
-            f"the log density of {name!r}",
-            f"it is a table of rows by rows, shape {two} for 2 rows: (rows, 1) was paired with (rows,)",
-            'Write obs=batch["y"][:, 0], or drop the axis of its mean.',
-        )
-    raise Refused(
-        f"the log density of {name!r}",
-        f"its shape is {two} for 2 rows and {three} for 3; one axis of the rows is needed, as examples are independent "
-        f"given the parameters",
-        "Take .to_event() and sums off the axis of the rows, and put the site into with "
-        'numpyro.plate("data", len(batch["y"])):',
-    )
+    raise refusal("rows by rows" if len(by_rows) > 1 else "no row axis", name, two=two, three=three)
 
 
 def _dims(outlines: dict[str, SiteOutline], names: list[str]) -> dict[str, tuple[str, ...]]:
@@ -301,26 +234,3 @@ def _dims(outlines: dict[str, SiteOutline], names: list[str]) -> dict[str, tuple
         for name, axes in plates.items()
         if any(axes)
     }
-
-
-@contextmanager
-def explain_errors(model: Model, batch: Batch) -> Iterator[None]:
-    """Explain errors raised by a model: what it was run on and, where only tracing raises them, what to write."""
-    try:
-        yield
-    except READ_IN_PYTHON as error:
-        raise Refused(
-            "the model",
-            f"it looks at values in Python, and its code must be the same for all agents' data "
-            f"({str(error).splitlines()[0]})",
-            f"Where a plate takes its size from the values, every agent would have variables of its own: write the "
-            f"number of all agents' groups, {ALL_GROUPS}. Elsewhere write jax.numpy for numpy, and jnp.where for if.",
-        ) from error
-    except Exception as error:
-        shapes = ", ".join(f"{leaf.dtype}{list(leaf.shape)}" for leaf in jax.tree.leaves(batch))
-        error.add_note(
-            f"The NumPyro model was run on a batch like the data, of {shapes}. "
-            f'A plate over the rows takes its size from the batch: numpyro.plate("data", len(batch["y"])).'
-            f"{columns_hint(model)}"
-        )
-        raise

@@ -2,6 +2,11 @@
 
 Shards of unequal length are padded by repeating a row of their own. (Rows of zeros would do for values, but
 a likelihood can be infinite there, and the gradient of a masked infinity is NaN.)
+
+Padded rows cost as much as real ones. Where shards are so unequal that this matters, and all agents are on one device,
+they are stacked by size instead: agents with about as many rows are one class, padded to the longest of the class. How
+an agent's lane finds its own among them is in `local.py`. On a mesh every device runs the same code over its own lanes,
+and a peer has one shard: there all shards are padded to one length, or there is nothing to pad.
 """
 
 from __future__ import annotations
@@ -17,12 +22,61 @@ from .._refused import Refused
 from .._types import AnyArray, Batch
 from .layout import leaf_name
 
+MOST_PADDED = 1.5  # times the real rows: up to here all shards are padded to one length
+MOST_CLASSES = 8
+# Another class costs a few operations: it must save so many padded rows, and so large a share of the real ones.
+LEAST_SAVED = 64
+LEAST_SHARE = 1 / 16
+
 
 class Shard(NamedTuple):
     """One agent's examples or, stacked along a leading axis, those of several agents."""
 
     batch: Batch
     mask: AnyArray | None  # which examples are real; None where all are
+
+    @property
+    def lane_axes(self) -> Any:
+        """Axes of agents, for a `vmap` over them."""
+        return 0
+
+    @property
+    def padded_form(self) -> Shard:
+        """Shapes and dtypes, stacked."""
+        return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), self)
+
+
+class ShardsBySize(NamedTuple):
+    """All agents' examples, stacked by classes of size; in an agent's lane, all of them and which is its own."""
+
+    own: AnyArray  # place of each agent in `order`
+    order: AnyArray  # numbers of all agents, class by class
+    classes: tuple[Shard, ...]
+
+    @property
+    def lane_axes(self) -> Any:
+        """Axes of agents, for a `vmap` over them."""
+        return ShardsBySize(0, None, None)  # type: ignore[arg-type]
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Shapes of all arrays: with them, what is compiled is known."""
+        return tuple(leaf.shape for leaf in jax.tree.leaves(self))
+
+    @property
+    def padded_form(self) -> Shard:
+        """Shapes and dtypes that the same examples have when all are padded to one length."""
+        batches = [part.batch for part in self.classes]
+        longest = max(jax.tree.leaves(batch)[0].shape[1] for batch in batches)
+
+        def form(leaf: AnyArray) -> jax.ShapeDtypeStruct:
+            return jax.ShapeDtypeStruct((len(self.order), longest, *leaf.shape[2:]), leaf.dtype)
+
+        mask: Any = jax.ShapeDtypeStruct((len(self.order), longest), bool)
+        return Shard(jax.tree.map(form, batches[0]), mask)
+
+
+Shards = Shard | ShardsBySize
 
 
 def stack_shards(shards: Sequence[Batch], size: int) -> Shard:
@@ -46,6 +100,33 @@ def stack_on_host(shards: Sequence[Batch], lengths: Sequence[int] = ()) -> Shard
 
     mask = None if min(lengths) == longest else np.arange(longest) < np.array(own)[:, None]
     return Shard(jax.tree.map(stacked, *shards), mask)
+
+
+def stack_by_size(shards: Sequence[Batch], lengths: Sequence[int] = ()) -> Shards:
+    """Return checked shards of all agents as `stack_on_host` does, or by size where padding would cost much more."""
+    lengths = lengths or [len(jax.tree.leaves(shard)[0]) for shard in shards]
+    order, cuts = _size_classes(np.array(lengths))
+    if not len(cuts) or len(shards) * max(lengths) <= MOST_PADDED * sum(lengths):
+        return stack_on_host(shards)
+    classes = tuple(stack_on_host([shards[agent] for agent in agents]) for agents in np.split(order, cuts))
+    return ShardsBySize(np.argsort(order).astype(np.int32), order.astype(np.int32), classes)
+
+
+def _size_classes(lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the agents in the order of their `lengths`, and where to cut it into classes of about one length.
+
+    Cuts are made one by one, each where it saves most padded rows.
+    """
+    order = np.argsort(lengths, kind="stable")
+    ordered, places = lengths[order], np.arange(1, len(lengths))
+    ends = np.array([0, len(lengths)])  # of the classes so far
+    while len(ends) <= MOST_CLASSES and len(places):
+        own = np.searchsorted(ends, places)  # each would cut the class from ends[own - 1] to ends[own]
+        saved = (places - ends[own - 1]) * (ordered[ends[own] - 1] - ordered[places - 1])
+        if saved.max() < max(LEAST_SAVED, LEAST_SHARE * lengths.sum()):
+            break
+        ends = np.sort(np.append(ends, places[saved.argmax()]))
+    return order, ends[1:-1]
 
 
 def rows(what: str, data: Batch) -> int:
@@ -109,7 +190,7 @@ def _check_number(shards: Sequence[Batch], size: int) -> None:
             f"Write shards=cs.shard(data, agents={size}), [data] for one agent, or a function of an agent's number.",
         )
     if len(shards) != size:
-        raise Refused("shards", f"there are {len(shards)} for {size} agents: every agent needs exactly one")
+        raise Refused("shards", f"there are {len(shards)} shards for {size} agents: every agent needs exactly one")
 
 
 def _checked(shards: Sequence[Batch], first: int = 0) -> list[Batch]:

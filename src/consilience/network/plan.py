@@ -99,14 +99,14 @@ def plan_network(network: Network, tolerance: float = 1e-6) -> Plan:
 
     chosen = averaging(network)
     tree, flooding = network.tree, network.diameter
-    costs = [_row("tree", tree.rounds, tree.messages, "bit-identical on all agents", SUMS)]
+    costs = [MethodCost("tree", tree.rounds, tree.messages, BYTES * tree.messages, "bit-identical on all agents", SUMS)]
     exact, reason = _finite_time(network, chosen.method == "finite-time", chosen.rounds)
     costs += [exact] if exact else []
     costs.append(_chebyshev(network, tolerance))
     if chosen.method == "chebyshev":
         left = f"contraction {chosen.contraction:.2g}"
-        costs.append(_gossip_row(network, GOSSIP, chosen.rounds, left, AVERAGES))
-    costs.append(_gossip_row(network, "flooding", flooding, "exact", DECISIONS))
+        costs.append(_gossip_cost(network, GOSSIP, chosen.rounds, left, AVERAGES))
+    costs.append(_gossip_cost(network, "flooding", flooding, "exact", DECISIONS))
     choices = (
         MethodChoice(
             "Sums (nuts, hmc, mala)",
@@ -130,8 +130,7 @@ def _finite_time(network: Network, chosen: bool, rounds: int) -> tuple[MethodCos
     factors = finite_time(network)
     if factors is None:
         return None, f"{tenth} needs all eigenvalues of W, of too many agents."
-    measured = "not measured"
-    error = 0.0
+    measured, error = "not measured", 0.0
     if len(factors) * len(network.edges) <= MEASURED_WORK:
         error = accuracy(network, factors)
         measured = f"{error:.0e} measured, float32"
@@ -146,7 +145,7 @@ def _finite_time(network: Network, chosen: bool, rounds: int) -> tuple[MethodCos
     else:
         reason = f"{tenth} takes {len(factors):,}."
     use = AVERAGES if chosen else "exact averages" if error < ACCURATE else "nothing: rounding spoils it"
-    return _gossip_row(network, "finite-time", len(factors), measured, use), reason
+    return _gossip_cost(network, "finite-time", len(factors), measured, use), reason
 
 
 def _chebyshev(network: Network, tolerance: float) -> MethodCost:
@@ -154,14 +153,11 @@ def _chebyshev(network: Network, tolerance: float) -> MethodCost:
     reached = f"δ = {chebyshev_contraction(network.beta, rounds):.0e}"
     if rounds <= MEASURED_ROUNDS and rounds * len(network.edges) <= MEASURED_WORK:
         reached = f"{accuracy(network, chebyshev(network, rounds)):.0e} measured, float32"
-    return _gossip_row(network, "chebyshev", rounds, reached, f"averages to {tolerance:g}")
+    return _gossip_cost(network, "chebyshev", rounds, reached, f"averages to {tolerance:g}")
 
 
-def _gossip_row(network: Network, method: str, rounds: int, reached: str, use: str) -> MethodCost:
-    return _row(method, rounds, rounds * network.messages_per_round, reached, use)
-
-
-def _row(method: str, rounds: int, messages: int, reached: str, use: str) -> MethodCost:
+def _gossip_cost(network: Network, method: str, rounds: int, reached: str, use: str) -> MethodCost:
+    messages = rounds * network.messages_per_round
     return MethodCost(method, rounds, messages, BYTES * messages, reached, use)
 
 

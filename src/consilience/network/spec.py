@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from .._checks import check_one_of, nearest
+from .._checks import nearest
 from .._refused import Refused
 from .network import Network
 from .weights import RULES
@@ -37,7 +37,9 @@ def network_from_spec(text: str, weights: str = "metropolis", seed: int = 0) -> 
         if near is None:
             raise Refused(repr(text), "it names no network", f"Write one of {' '.join(EXAMPLES.values())}.")
         raise Refused(repr(text), f"there is no network {kind!r}", f"Write {_with_numbers(near, numbers)}.")
-    check_one_of("weights", weights, RULES)
+    if weights not in RULES:
+        fix = f"Write {nearest(weights, RULES) or RULES[0]}."
+        raise Refused(f"weights = {weights!r}", f"not one of {', '.join(RULES)}", fix)
     parsed = _numbers(kind, numbers)
     if parsed is None:
         right = _with_numbers(kind, re.sub(r"[\s,;×*X]+", "x", numbers.strip()))
@@ -48,7 +50,8 @@ def network_from_spec(text: str, weights: str = "metropolis", seed: int = 0) -> 
         return build(*parsed, weights=weights, **options)
     except Refused as refusal:
         reason = f"{refusal.subject}: {refusal.reason}"
-        raise Refused(repr(text), reason, refusal.fix or f"{EXAMPLES[kind]} works.") from None
+        fix = f"{EXAMPLES[kind]} works." if " = " in refusal.subject else refusal.fix  # there are no arguments here
+        raise Refused(repr(text), reason, fix) from None
 
 
 def _with_numbers(kind: str, numbers: str) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from .._refused import Refused
 from .._types import Batch, Params
 from ..model import Classification, Regression, Task, as_arrays, rows
 from .expectation import value_shape
@@ -54,8 +55,8 @@ def test_rows(run: Run, task: Task, test: Batch) -> tuple[Batch, np.ndarray]:
     test = as_arrays("test", test)
     try:
         x, outcomes = task.inputs(test), task.outcomes(test)
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"test: {error}") from None
+    except Refused as refusal:
+        raise refusal.about(f"test: {refusal.subject}") from None
     trained = of_shards(run, task.inputs)
     if trained:
         _check_like("test", x, trained[0], "the agents' data")

@@ -14,7 +14,7 @@ import jax
 from .._checks import whole_number
 from .._refused import Refused
 from ..engine import Chains, Hosts, join
-from ..model import check_start
+from ..model import check_start, stack_on_host
 from ..neighbors import Traffic, agents_per_group
 from ..network import Network
 from ..results import Run
@@ -46,6 +46,8 @@ class Devices:
     """
 
     devices: int | Sequence[jax.Device] | None = None
+
+    stack = staticmethod(stack_on_host)
 
     def __post_init__(self) -> None:
         if self.devices is None:

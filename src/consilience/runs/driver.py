@@ -101,7 +101,8 @@ def open_job(request: Request, home: Home) -> Job:
     hosts.together(lambda: _check_sharing(request, hosts))
     shards = hosts.together(lambda: own_shards(request.shards, request.network.size, agents))
     data = _data_of_all(hosts, agents, shards)
-    prepared = hosts.together(lambda: prepare(request, shards, home.names(request.network), data["rows"]))
+    stack, names = partial(home.stack, lengths=data["rows"]), home.names(request.network)
+    prepared = hosts.together(lambda: prepare(request, shards, names, stack))
     chains = hosts.together(lambda: home.chains(prepared))
     identity = {**describe_job(prepared, request, data, chains.code), **home.record}
     _check_hosts(hosts, identity)  # before anything is compiled, or they would wait for each other for ever

@@ -13,7 +13,7 @@ import numpy as np
 
 from .._refused import Refused
 from .._types import Batch, Key, Params
-from ..model import RESERVED, Layout, Posterior, Shard, View, check_posterior, kept_function, stack_on_host
+from ..model import RESERVED, Layout, Posterior, Shards, View, check_posterior, kept_function
 from ..network import Network
 from ..samplers import Sampler
 from .request import Request
@@ -40,7 +40,7 @@ class Prepared:
     layout: Layout
     starts: jax.Array
     key: Key
-    stacked: Shard
+    stacked: Shards
     names: tuple[str, ...]
     view: View
     drawn: View
@@ -48,13 +48,13 @@ class Prepared:
     watched: View | None
 
 
-def prepare(request: Request, shards: Sequence[Batch], names: Sequence[str], lengths: Sequence[int] = ()) -> Prepared:
+def prepare(request: Request, shards: Sequence[Batch], names: Sequence[str], stack: Callable[..., Shards]) -> Prepared:
     """Check all that a run is made of, refuse what cannot be run, and return the rest ready for a runtime.
 
     Args:
       shards: data of the agents that live here.
       names: their names.
-      lengths: numbers of rows of all agents' shards, where the longest may be elsewhere.
+      stack: stacks them for the runtime.
     """
     posterior, network = request.posterior.bind(shards[0]), request.network
     for_start, for_run = _keys(np.uint32(request.length.seed), jax.config.jax_default_prng_impl)  # type: ignore[attr-defined]
@@ -62,8 +62,9 @@ def prepare(request: Request, shards: Sequence[Batch], names: Sequence[str], len
     start = jax.tree.map(jnp.asarray, layout.unravel(np.asarray(starts)[0]))
     for name, shard in zip(names, shards, strict=True):
         posterior.check_data(name, start, shard)
-    stacked = stack_on_host(shards, lengths)
-    check_posterior(posterior, start, jax.tree.map(lambda leaf: leaf[0], stacked.batch))
+    stacked = stack(shards)
+    one = jax.tree.map(lambda form: jax.ShapeDtypeStruct(form.shape[1:], form.dtype), stacked.padded_form.batch)
+    check_posterior(posterior, start, one)
     sampler = request.sampler.resolve(network, layout.dimension, request.length.num_warmup)
     view = View.of(layout, kept_function(posterior.constrain, request.keep))
     _check_dims(posterior.dims, view.layout)

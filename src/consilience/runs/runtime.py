@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from .._types import Batch
 from ..engine import Chains, Hosts
+from ..model import Shards
 from ..neighbors import Traffic
 from ..network import Network
 from ..results import Run
@@ -60,6 +63,9 @@ class Home(Protocol):
 
     def names(self, network: Network) -> list[str]:
         """Return what refusals call the agents that live in this process."""
+
+    def stack(self, shards: Sequence[Batch], lengths: Sequence[int]) -> Shards:
+        """Stack the shards of the agents in this process; `lengths` are the numbers of rows of all agents' shards."""
 
     def chains(self, prepared: Prepared) -> Chains:
         """Trace the chains of the agents in this process, placed where they are computed."""

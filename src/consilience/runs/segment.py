@@ -19,7 +19,7 @@ import numpy as np
 
 from .._lazy import LazyModule
 from ..engine import Chains, Hosts, Inputs, Model, OneDevice, start_values_all, trace
-from ..model import Shard, check_start, form
+from ..model import Shard, check_start, form, stack_on_host
 from ..neighbors import Arrays, Collectives, Form, Interrupted, Masks, PeerNeighbors, Traffic, no_edges
 from ..network import Network
 from ..peers import Mailbox, Place
@@ -76,6 +76,7 @@ class Segment:
     """
 
     hosts = Hosts()
+    stack = staticmethod(stack_on_host)
 
     def __init__(
         self,

@@ -1,5 +1,8 @@
 """The runtime `simulate`: all agents on one device, as lanes of one jitted loop.
 
+Where their shards are very unequal, they are stacked by size, so that an agent costs what its rows cost
+(model/local.py). How rows are stacked is no part of what a run is: its fingerprint is that of padded shards.
+
 A replicated chain is the same on all agents. It is moved and stored once: inside the agents' `vmap` only the local log
 densities have an axis of agents, their sum has none, and all that follows from it is done once, not m times.
 """
@@ -15,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._types import Key
-from ..engine import Chains, Hosts, Inputs, Model
-from ..model import Layout, Posterior, Shard, View, check_start
+from ..engine import Chains, Hosts, Inputs, Model, OneDevice
+from ..model import Layout, Posterior, Shards, ShardsBySize, View, check_start, stack_by_size
 from ..neighbors import LaneNeighbors, Traffic, edge_lists, no_edges
 from ..network import Network
 from ..results import Run
@@ -33,6 +36,7 @@ class Simulate:
 
     hosts = Hosts()
     record: ClassVar[Table] = {}
+    stack = staticmethod(stack_by_size)
 
     def agents(self, network: Network) -> range:
         """Return all agents of a network."""
@@ -75,7 +79,7 @@ class Simulate:
 def simulation(
     posterior: Posterior,
     layout: Layout,
-    shards: Shard,
+    shards: Shards,
     network: Network,
     sampler: Sampler,
     positions: jax.Array,
@@ -100,10 +104,14 @@ def simulation(
     shards = jax.tree.map(jnp.asarray, shards)
     inputs = lane_inputs(network, sampler, shards, chain_keys(key, len(positions)))
     model = Model(posterior, layout, lane_link(one_copy), one_copy, view or View.of(layout), averaged, watched)
-    return Chains(network, model, inputs, positions)
+    if not isinstance(shards, ShardsBySize):
+        return Chains(network, model, inputs, positions)
+    padded = inputs._replace(shards=shards.padded_form)
+    place = OneDevice(1 if one_copy else network.size, key=shards.shapes)
+    return Chains(network, model, inputs, positions, place, as_lanes=(model, padded))
 
 
-def lane_inputs(network: Network, sampler: Sampler, shards: Shard, keys: Key) -> Inputs:
+def lane_inputs(network: Network, sampler: Sampler, shards: Shards, keys: Key) -> Inputs:
     """Make the arguments of the compiled code for agents that are lanes."""
     root = jnp.int32(network.tree.root if sampler.replicated else 0)
     # A replicated chain asks for sums only: without edges in it, its code serves all networks of a size.

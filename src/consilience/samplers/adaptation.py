@@ -9,7 +9,8 @@ of any length runs the same compiled code and can be cut anywhere.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +21,12 @@ from .._checks import check, check_positive, real_number
 from .._compat import dual_averaging, mass_matrix_estimation, warmup_schedule
 from .._refused import Refused
 from .._types import Count, Flag, Number, Scalar, Vector
-from .mass import check_mass
+from ..network import Network
+from .base import Sampler
+from .mass import check_mass, check_mass_dimension
+from .metropolis import select
+
+S = TypeVar("S", bound="TunedSampler")
 
 FIRST_STEP_SIZE = 1.0
 ONE_STEP_SHARES = (0.1, 0.15, 0.05)  # for samplers of one leapfrog step per iteration, which need more iterations
@@ -102,7 +108,7 @@ class WindowAdaptation(NamedTuple):
     @property
     def tunes(self) -> bool:
         """True if the step size or the mass matrix is to be found."""
-        return tunes(self.step_size, self.inverse_mass_matrix)
+        return self.step_size is None or self.inverse_mass_matrix is None
 
     def is_warming_up(self, iteration: Count) -> Flag:
         return jnp.asarray(iteration < self.schedule.length)
@@ -139,7 +145,7 @@ class WindowAdaptation(NamedTuple):
         if adaptation.averaging is not None:
             settled = adaptation._replace(step_size=jnp.exp(adaptation.averaging.log_step_size_avg))
             is_last = iteration == self.schedule.length - 1
-            adaptation = jax.tree.map(lambda new, old: jnp.where(is_last, new, old), settled, adaptation)
+            adaptation = select(is_last, settled, adaptation)
         return adaptation
 
     def _close_window(self, adaptation: Adaptation) -> Adaptation:
@@ -161,32 +167,38 @@ def full_mass(inverse_mass: Any, like: Vector) -> jax.Array:
     return jnp.broadcast_to(inverse_mass, like.shape) if inverse_mass.ndim == 0 else inverse_mass
 
 
-def check_tuning(sampler: Any) -> None:
-    """Refuse a sampler's bad step size, mass matrix or target acceptance; make an array of its mass matrix."""
-    if sampler.step_size is not None:
-        check_positive(f"{sampler.name}: step_size", sampler.step_size)
-    target = sampler.target_acceptance
-    check(f"{sampler.name}: target_acceptance", target, 0 < real_number(target) < 1, "a number between 0 and 1")
-    object.__setattr__(sampler, "inverse_mass_matrix", check_mass(sampler.name, sampler.inverse_mass_matrix))
+@dataclass(frozen=True, eq=False)
+class TunedSampler(Sampler):
+    """Base class of samplers that tune themselves; a step size or mass matrix that is given is not adapted."""
 
+    step_size: Number | None = None
+    inverse_mass_matrix: Any = None
+    _: KW_ONLY
+    target_acceptance: Number = 0.8
+    schedule: Schedule = field(default=Schedule(0), repr=False)  # filled in by `resolve`
 
-def tunes(step_size: Any, inverse_mass_matrix: Any) -> bool:
-    """Tell whether a warm-up has anything to find."""
-    return step_size is None or inverse_mass_matrix is None
+    shares: ClassVar[tuple[float, float, float] | None] = None  # of the warm-up: see `Schedule.of`
+    common_noise = True
 
+    def __post_init__(self) -> None:
+        if self.step_size is not None:
+            check_positive(f"{self.name}: step_size", self.step_size)
+        target = self.target_acceptance
+        check(f"{self.name}: target_acceptance", target, 0 < real_number(target) < 1, "a number between 0 and 1")
+        object.__setattr__(self, "inverse_mass_matrix", check_mass(self.name, self.inverse_mass_matrix))
 
-def schedule_of(
-    sampler: str,
-    step_size: Any,
-    inverse_mass_matrix: Any,
-    num_warmup: int,
-    shares: tuple[float, float, float] | None = None,
-) -> Schedule:
-    """Return the warm-up schedule for these settings; refuse a missing step size without a warm-up to find it."""
-    if step_size is None and num_warmup == 0:
-        fix = f"Write num_warmup=500, or give cs.{sampler}(step_size=...)."
-        raise Refused(sampler, "the step size is found during warm-up, and num_warmup = 0", fix)
-    return Schedule.of(num_warmup if tunes(step_size, inverse_mass_matrix) else 0, shares)
+    def resolve(self: S, network: Network, dimension: int, num_warmup: int = 0) -> S:
+        check_mass_dimension(self.name, self.inverse_mass_matrix, dimension)
+        if self.step_size is None and num_warmup == 0:
+            fix = f"Write num_warmup=500, or give cs.{self.name}(step_size=...)."
+            raise Refused(self.name, "the step size is found during warm-up, and num_warmup = 0", fix)
+        nothing_to_find = self.step_size is not None and self.inverse_mass_matrix is not None
+        return replace(self, schedule=Schedule.of(0 if nothing_to_find else num_warmup, self.shares))
+
+    def tuning(self, like: Vector, dense: bool = False) -> WindowAdaptation:
+        """Return the warm-up with these settings; `dense` adapts a full mass matrix, not its diagonal."""
+        given = (self.step_size, self.inverse_mass_matrix)
+        return WindowAdaptation(self.schedule, self.target_acceptance, *given, dense, like)
 
 
 def _cast(tree: Any, dtype: Any) -> Any:

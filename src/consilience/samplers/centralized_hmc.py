@@ -16,7 +16,7 @@ from ..neighbors import Neighbors
 from ..network import Network
 from .base import Kernel, Sampler, own_key
 from .mass import check_mass, check_mass_dimension, kinetic_energy, velocity
-from .metropolis import MetropolisInfo, MetropolisNoise, metropolis_noise
+from .metropolis import MetropolisInfo, MetropolisNoise, log_acceptance, metropolis_noise, select
 from .settings import register_settings, static
 
 
@@ -88,10 +88,10 @@ class CentralizedHMC(Sampler):
             log_ratio = (value - kinetic_energy(inverse_mass, p)) - (
                 state.logdensity - kinetic_energy(inverse_mass, noise.momentum)
             )
-            log_ratio = jnp.where(jnp.isnan(log_ratio), -jnp.inf, jnp.minimum(log_ratio, 0.0))  # NaN: off the support
+            log_ratio = log_acceptance(log_ratio)
             is_accepted = noise.log_uniform <= log_ratio
             proposed = HMCState(position, value, gradient, state.iteration)
-            kept = jax.tree.map(lambda new, old: jnp.where(is_accepted, new, old), proposed, state)
+            kept = select(is_accepted, proposed, state)
             return kept._replace(iteration=state.iteration + 1), MetropolisInfo(jnp.exp(log_ratio), is_accepted)
 
         return Kernel(init, noise, move)

@@ -14,10 +14,10 @@ from .._checks import check_one_of, whole_number
 from .._types import Count, Flag, Key, LogDensity, Number, Scalar, Vector
 from ..neighbors import Neighbors
 from ..network import Averaging, Network, averaging, averaging_with
-from .adaptation import ONE_STEP_SHARES, Adaptation, Schedule, WindowAdaptation, check_tuning, schedule_of
-from .base import Kernel, Sampler
-from .mass import check_mass_dimension, kinetic_energy, momentum_of, velocity
-from .metropolis import MetropolisNoise, metropolis_noise
+from .adaptation import ONE_STEP_SHARES, Adaptation, TunedSampler
+from .base import Kernel
+from .mass import kinetic_energy, momentum_of, velocity
+from .metropolis import MetropolisNoise, log_acceptance, metropolis_noise, select
 from .settings import register_settings, static
 
 ANCHOR_EVERY = 1000  # iterations
@@ -41,7 +41,7 @@ class DMALAInfo(NamedTuple):
 
 @register_settings
 @dataclass(frozen=True, eq=False)
-class DMALA(Sampler):
+class DMALA(TunedSampler):
     """Decentralized gradient-tracking MALA over gossip: the paper's idea with drift, energy and decisions corrected.
 
     All agents draw the same momentum p ~ N(0, M) and u; one leapfrog step of ε = `step_size`, A the averaging of
@@ -76,18 +76,15 @@ class DMALA(Sampler):
       target_acceptance: the acceptance rate that the step size is tuned for.
     """
 
-    step_size: Number | None = None
-    inverse_mass_matrix: Any = None
     _: KW_ONLY
     target_acceptance: Number = 0.65
-    schedule: Schedule = field(default=Schedule(0), repr=False)  # filled in by `resolve`, as are the next two
-    factors: Any = field(default=None, repr=False)
+    factors: Any = field(default=None, repr=False)  # filled in by `resolve`, as is the next
     contraction: Number | None = field(default=None, repr=False)
     rounds: int | str = static("auto")
     energy: str = static("exact")
 
     name = "dmala"
-    common_noise = True
+    shares = ONE_STEP_SHARES
 
     @property
     def bias(self) -> str:
@@ -98,24 +95,19 @@ class DMALA(Sampler):
         return text
 
     def __post_init__(self) -> None:
-        check_tuning(self)
+        super().__post_init__()
         if self.rounds != "auto":
             whole_number(f'{self.name}: rounds (a number, or "auto")', self.rounds, 1)
         check_one_of(f"{self.name}: energy", self.energy, ("exact", "trapezoid"))
 
     def resolve(self, network: Network, dimension: int, num_warmup: int = 0) -> DMALA:
-        check_mass_dimension(self.name, self.inverse_mass_matrix, dimension)
         auto = isinstance(self.rounds, str)
         chosen = averaging(network) if auto else averaging_with(network, int(self.rounds))
         if chosen.contraction > LARGEST_CONTRACTION:
             self._warn_of_too_few(network, chosen)
-        schedule = schedule_of(self.name, self.step_size, self.inverse_mass_matrix, num_warmup, ONE_STEP_SHARES)
-        return replace(
-            self,
-            schedule=schedule,
-            factors=jnp.asarray(chosen.factors, dtype=float),
-            contraction=float(chosen.contraction),
-        )
+        factors = jnp.asarray(chosen.factors, dtype=float)
+        tuned = super().resolve(network, dimension, num_warmup)
+        return replace(tuned, factors=factors, contraction=float(chosen.contraction))
 
     def _warn_of_too_few(self, network: Network, chosen: Averaging) -> None:
         enough = averaging(network).rounds
@@ -129,9 +121,7 @@ class DMALA(Sampler):
     def build(self, logdensity: LogDensity, neighbors: Neighbors, like: Vector) -> Kernel:
         size = neighbors.size
         value_and_gradient = jax.value_and_grad(logdensity)
-        tuning = WindowAdaptation(
-            self.schedule, self.target_acceptance, self.step_size, self.inverse_mass_matrix, False, like
-        )
+        tuning = self.tuning(like)
 
         def average(x: Vector) -> Vector:
             return neighbors.average(x, self.factors)
@@ -160,13 +150,12 @@ class DMALA(Sampler):
             else:
                 squares = kinetic_energy(mass, gradient) - kinetic_energy(mass, state.gradient)
                 part = -0.25 * step_size**2 * size * squares
-            log_ratio = neighbors.total(part)
-            log_ratio = jnp.where(jnp.isnan(log_ratio), -jnp.inf, jnp.minimum(log_ratio, 0.0))  # NaN: off the support
+            log_ratio = log_acceptance(neighbors.total(part))
             # The sum is the same everywhere, but log u is each agent's own computation: one bit decides for all.
             is_accepted = neighbors.all(log_ratio >= noise.log_uniform)
 
             proposal = DMALAState(position, gradient, value, local_gradient, state.adaptation, state.iteration)
-            moved = jax.tree.map(lambda new, old: jnp.where(is_accepted, new, old), proposal, state)
+            moved = select(is_accepted, proposal, state)
             info = DMALAInfo(jnp.exp(log_ratio), is_accepted, step_size)
             adaptation = tune(state, moved.position, info.acceptance_rate)
             return moved._replace(adaptation=adaptation, iteration=state.iteration + 1), info
@@ -197,9 +186,8 @@ class DMALA(Sampler):
                 """Take the mean of the agents' inverse masses, and the root's step size."""
                 with agreement:  # the mean goes along with the step size, so that one collective waits for the other
                     mean = neighbors.total(found.inverse_mass_matrix) / size
-                    (mass, step_size, averaging), _ = neighbors.follow_root(
-                        (mean, found.step_size, found.averaging), ()
-                    )
+                    shared = (mean, found.step_size, found.averaging)
+                    (mass, step_size, averaging), _ = neighbors.follow_root(shared, ())
                 return found._replace(step_size=step_size, inverse_mass_matrix=mass, averaging=averaging)
 
             is_warming_up = tuning.is_warming_up(state.iteration)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, ClassVar, TypeVar
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,40 +13,25 @@ import jax.numpy as jnp
 from .._checks import check, check_flag, real_number, whole_number
 from .._types import Key, LogDensity, Number, Scalar, Vector
 from ..neighbors import Neighbors
-from ..network import Network
-from .adaptation import ONE_STEP_SHARES, Schedule, WindowAdaptation, check_tuning, schedule_of
-from .base import Kernel, Sampler
-from .mass import check_mass_dimension
+from .adaptation import ONE_STEP_SHARES, TunedSampler
+from .base import Kernel
 from .replicated import Algorithm, network_logdensity, replicated_kernel
 from .settings import register_settings, static
 
-S = TypeVar("S", bound="Hamiltonian")
-
 
 @dataclass(frozen=True, eq=False)
-class Hamiltonian(Sampler):
-    """Base class of `NUTS`, `HMC` and `MALA`: their settings, their warm-up, one chain on all agents."""
+class Hamiltonian(TunedSampler):
+    """Base class of `NUTS`, `HMC` and `MALA`: one chain on all agents, with BlackJAX's kernels."""
 
-    step_size: Number | None = None
-    inverse_mass_matrix: Any = None
     _: KW_ONLY
-    target_acceptance: Number = 0.8
-    schedule: Schedule = field(default=Schedule(0), repr=False)  # filled in by `resolve`
     dense_mass: bool = static(False)
 
     name = "hamiltonian"
-    shares: ClassVar[tuple[float, float, float] | None] = None  # of the warm-up: see `Schedule.of`
     replicated = True
-    common_noise = True
 
     def __post_init__(self) -> None:
-        check_tuning(self)
+        super().__post_init__()
         check_flag(f"{self.name}: dense_mass", self.dense_mass)
-
-    def resolve(self: S, network: Network, dimension: int, num_warmup: int = 0) -> S:
-        check_mass_dimension(self.name, self.inverse_mass_matrix, dimension)
-        schedule = schedule_of(self.name, self.step_size, self.inverse_mass_matrix, num_warmup, self.shares)
-        return replace(self, schedule=schedule)
 
     def build(self, logdensity: LogDensity, neighbors: Neighbors, like: Vector) -> Kernel:
         from blackjax.mcmc import hmc
@@ -58,10 +43,7 @@ class Hamiltonian(Sampler):
             lambda key, state, found: step(key, state, everyone, found.step_size, found.inverse_mass_matrix),
             self.evaluations,
         )
-        adaptation = WindowAdaptation(
-            self.schedule, self.target_acceptance, self.step_size, self.inverse_mass_matrix, self.dense_mass, like
-        )
-        return replicated_kernel(algorithm, neighbors, adaptation)
+        return replicated_kernel(algorithm, neighbors, self.tuning(like, self.dense_mass))
 
     @abstractmethod
     def step(self) -> Callable:

@@ -37,6 +37,7 @@ from .._types import Count, Flag, Key, LogDensity, Scalar, Vector
 from ..neighbors import Neighbors, projection
 from .adaptation import Adaptation, WindowAdaptation
 from .base import Kernel
+from .metropolis import select
 
 MOST_ATTEMPTS = 5
 # Fields of BlackJAX's infos, where the kernel has them: those that agents must agree on, and those that a run keeps.
@@ -117,7 +118,7 @@ def replicated_kernel(algorithm: Algorithm, neighbors: Neighbors, adaptation: Wi
             attempt,
             nothing._replace(inner=state.inner),
         )
-        agreed = jax.tree.map(lambda new, old: jnp.where(done.is_in_step, new, old), done.inner, state.inner)
+        agreed = select(done.is_in_step, done.inner, state.inner)
         evaluation.times(done.evaluated)
         alignment.times(done.number)
 

@@ -114,7 +114,7 @@ class RunFolder:
     def _wait_until_whole(self, iteration: int) -> bool:
         """Tell whether the other hosts have saved their parts too, after a short wait: they are about to."""
         deadline = time.monotonic() + PARTS_PATIENCE
-        while self.checkpoints[-1] < iteration:
+        while self.checkpoints[-1:] < (iteration,):  # of those that this host sees, perhaps none
             if time.monotonic() > deadline:
                 return False
             time.sleep(POLL)

@@ -7,7 +7,6 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from consilience.experiments.targets import linear_regression
 
 import consilience as cs
 from consilience._refused import Refused

@@ -13,7 +13,19 @@ import consilience
 PACKAGE = Path(consilience.__file__).parent
 LAYERS = ["network", "neighbors", "model", "samplers", "engine", "store", "report", "results", "peers", "runs"]
 LAYERS += ["planning", "experiments", "cli"]
-BELOW = ["_cache", "_checks", "_compat", "_compiled", "_extras", "_keys", "_lazy", "_refused", "_types"]  # all layers
+BELOW = [
+    "_cache",
+    "_checks",
+    "_compat",
+    "_compiled",
+    "_extras",
+    "_keys",
+    "_lazy",
+    "_refused",
+    "_signals",
+    "_tables",
+    "_types",
+]  # all layers
 SOFT = (  # APIs that may change without notice: for _compat.py alone
     "jax._src",
     "jax.core",
@@ -52,6 +64,8 @@ HEAVY = (
     "pandas",
     "zenoh",
     "cryptography",
+    "msgspec",
+    "markupsafe",
 )
 WHEN_USED = ("networkx", "scipy")  # needed, and half a second to import
 BLOCK = f"""

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 
+from consilience._refused import Refused
 from consilience.cli.columns import read_columns
 from consilience.cli.config import DataTable, SplitTable
 from consilience.cli.data import load_data
@@ -89,7 +90,7 @@ def test_blank_lines_are_skipped(tmp_path):
 
 def test_another_encoding_is_refused_with_the_fix(tmp_path):
     (tmp_path / "a.csv").write_bytes("größe,y\n1,2\n".encode("latin-1"))
-    with pytest.raises(ValueError, match=r"a\.csv is not text in UTF-8: save it as UTF-8\."):
+    with pytest.raises(ValueError, match=r"a\.csv is not text in UTF-8. Save it as UTF-8\."):
         read_columns(tmp_path / "a.csv")
 
 
@@ -232,5 +233,5 @@ def test_a_damaged_file_is_refused(tmp_path):
 
 
 def test_a_missing_file_is_refused_with_the_nearest(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"Did you mean .*patients\.csv"):
+    with pytest.raises(Refused, match=r"Did you mean .*patients\.csv"):
         load(tmp_path, file="patient.csv")

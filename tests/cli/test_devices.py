@@ -82,7 +82,7 @@ def test_on_two_devices_as_without(folder):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--devices", "many"], "--devices many: write --devices all, a number, or --devices cluster"),
+        (["--devices", "many"], "--devices many: it is neither all nor a number. Write --devices all"),
         (["--devices", "9"], "devices = 9: jax has 5 here"),
         (["--host", "0"], "--host is for several hosts. Write --devices cluster with it"),
         (["--devices", "cluster", "--coordinator", "here:1"], "hosts and host missing"),
@@ -125,7 +125,7 @@ def test_what_only_the_first_host_can_refuse_ends_both(folder):
 
 def test_an_error_of_one_host_ends_both(folder):
     (folder / "failing.py").write_text(
-        "from consilience.results import parts, shared\n"
+        "from consilience.store import shared\n"
         "def full(*_): raise OSError(28, 'No space left on device')\n"
         "shared.write_part = full\n" + MODEL.replace("def load():", "def load_failing():")
     )

@@ -15,12 +15,18 @@ pytest.importorskip("cryptography")
 from cryptography import x509
 
 import consilience as cs
-from consilience.cli import agents
-from consilience.cli.agents import AgentTable, read_agent
-from consilience.cli.config import keys_of
-from consilience.cli.endpoints import check_endpoint
-from consilience.cli.observer import read_observer
-from consilience.peers import Authority, Verifier
+from consilience._refused import Refused
+from consilience._tables import keys_of
+from consilience.cli.agents import check_agent, read_agent
+from consilience.peers import (
+    AgentTable,
+    Authority,
+    Verifier,
+    agent_file,
+    check_endpoint,
+    read_agent_file,
+    read_observer,
+)
 
 from .project import FILE, MODULE, assert_refused, invoke, write_project
 
@@ -122,12 +128,12 @@ def test_certificates_are_the_run_s_and_name_agent_and_host(kept):
     for name in NAMES:
         agent = read_agent(kept / name / "agent.toml", "patients.csv")
         own = agent.identity()
-        assert verifier.check(own.certificate, b"x", own.sign(b"x")) == name == agent.name
+        assert verifier.check(own.certificate, b"x", own.sign(b"x")) == name == agent.place.name
         hosts = x509.load_pem_x509_certificate(own.certificate).extensions.get_extension_for_class(
             x509.SubjectAlternativeName
         )
         assert [str(host) for host in hosts.value.get_values_for_type(x509.IPAddress)] == ["127.0.0.1"]
-    runs = {read_agent(kept / name / "agent.toml", "patients.csv").run_id for name in NAMES}
+    runs = {read_agent(kept / name / "agent.toml", "patients.csv").place.run_id for name in NAMES}
     assert len(runs) == 1
 
 
@@ -142,18 +148,18 @@ def test_the_authority_can_add_a_certificate_later(kept):
 
 def test_the_observer_knows_where_all_are(kept):
     found = read_observer(kept / "observer" / "observer.toml")
-    assert found.names == tuple(NAMES)
+    assert list(found.agents) == NAMES
     assert found.agents == {name: f"tls/127.0.0.1:{7447 + k}" for k, name in enumerate(NAMES)}
-    assert found.run_id == read_agent(kept / "a" / "agent.toml", "patients.csv").run_id
-    assert found.key == kept / "observer" / "key.pem"
+    assert found.run_id == read_agent(kept / "a" / "agent.toml", "patients.csv").place.run_id
+    assert found.credentials.key == kept / "observer" / "key.pem"
 
 
 def test_an_agent_s_file_is_read_as_it_was_meant(kept, folder):
     agent = read_agent(kept / "c" / "agent.toml", "patients.csv", ["run.num_samples=7"])
-    assert (agent.name, agent.index, agent.folder, agent.names) == ("c", 2, kept / "c", tuple(NAMES))
+    assert (agent.place.name, agent.place.index, agent.folder, agent.place.names) == ("c", 2, kept / "c", tuple(NAMES))
     assert (agent.on_loss, agent.mask) == ("wait", False)
-    assert agent.neighbors == {"b": "tls/127.0.0.1:7448", "d": "tls/127.0.0.1:7450"}
-    assert agent.key == kept / "c" / "key.pem"
+    assert agent.place.neighbors == {"b": "tls/127.0.0.1:7448", "d": "tls/127.0.0.1:7450"}
+    assert agent.credentials.key == kept / "c" / "key.pem"
     config = agent.config
     assert config.data.file == str(folder / "patients.csv")
     assert (config.data.features, config.data.target, config.data.agent) == (["age", "bmi"], "ill", None)
@@ -162,6 +168,18 @@ def test_an_agent_s_file_is_read_as_it_was_meant(kept, folder):
     assert config.network.kind == "ring:4"
     assert config.folder.resolve() == kept / "c"
     assert read_agent(kept / "c" / "agent.toml", "patients.csv", ["run.out=there"]).config.out == Path("there")
+
+
+def test_an_agent_s_own_tables_are_read_without_the_rest(trial):
+    path = trial / "b" / "agent.toml"
+    whole = read_agent(path, "patients.csv")
+    path.write_text(path.read_text().partition("# the same for all agents, in a module")[0])
+    own = read_agent_file(path)
+    assert (own.place, own.credentials, own.on_loss, own.mask) == (whole.place, whole.credentials, "wait", False)
+    assert own.identity().name == "b"
+    own.check_network(cs.Network.ring(4), "ring:4")
+    with pytest.raises(Refused, match=r'\[neighbors\] lacks d: "complete:4" links b with a, c, d'):
+        own.check_network(cs.Network.complete(4), "complete:4")
 
 
 def test_what_is_told_fits_what_was_made(folder):
@@ -175,7 +193,7 @@ def test_what_is_told_fits_what_was_made(folder):
     assert "every agent needs" not in text
     told = json.loads(made("--network", "path:3", "--file", "small.toml", "--json", into="other"))
     assert [agent["neighbors"] for agent in told["agents"]] == [["agent1"], ["agent0", "agent2"], ["agent1"]]
-    assert told["run"] == read_agent(folder / "other/agent0/agent.toml", "patients.csv").run_id
+    assert told["run"] == read_agent(folder / "other/agent0/agent.toml", "patients.csv").place.run_id
     assert told["folder"] == "other"
 
 
@@ -187,7 +205,7 @@ def test_without_a_file_there_is_a_skeleton_to_fill_in(folder):
         assert line in written
     assert "key.pem must not leave this folder" in written.splitlines()[0]
     agent = read_agent(folder / "trial/agent2/agent.toml", "patients.csv")
-    assert list(agent.neighbors) == ["agent0"]
+    assert list(agent.place.neighbors) == ["agent0"]
 
 
 def test_the_file_s_network_is_taken_unless_another_is_named(folder):
@@ -205,8 +223,8 @@ def test_settings_and_options_reach_the_agents(folder):
     assert (agent.on_loss, agent.mask, agent.config.network.seed) == ("stop", True, 5)
     assert agent.config.model.arguments == {"prior_precision": 2.0}
     network = cs.Network.erdos_renyi(6, 0.9, seed=5)
-    assert list(agent.neighbors) == [f"agent{k}" for k in network.neighbors(4)]
-    certificate = x509.load_pem_x509_certificate(agent.certificate.read_bytes())
+    assert list(agent.place.neighbors) == [f"agent{k}" for k in network.neighbors(4)]
+    certificate = x509.load_pem_x509_certificate(agent.credentials.certificate.read_bytes())
     assert timedelta(days=9) < certificate.not_valid_after_utc - datetime.now(UTC) <= timedelta(days=10)
 
 
@@ -242,8 +260,8 @@ def test_ipv6_addresses_are_in_brackets_and_zenoh_gets_them_without(folder):
     assert reached == ["tls/[fd00::1]:7448", "tls/[::1]:7447", "tls/[fd00::1]:7447"]
     assert listen == ["tls/[::]:7448", "tls/[::1]:7447", "tls/[::]:7447"]
     agent = read_agent(folder / "trial/agent1/agent.toml", "patients.csv")
-    assert agent.neighbors == {"agent0": "tls/fd00::1:7448", "agent2": "tls/fd00::1:7447"}
-    assert agent.listen == "tls/[::1]:7447"
+    assert agent.place.neighbors == {"agent0": "tls/fd00::1:7448", "agent2": "tls/fd00::1:7447"}
+    assert agent.place.listen == "tls/[::1]:7447"
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.9"])
@@ -282,7 +300,10 @@ def test_an_agent_for_its_own_machine_listens_there_only(host):
         ("--network path:2 --port 65535", "there are not ports enough from there on"),
         ("--network path:2 --mask", "mask with 2 agents hides nothing"),
         ("--network ring:3 --mask --set sampler.name=dmala", "mask is not for dmala: masking hides each agent's part"),
-        ("--network ring:3 --on-loss wiat", "--on-loss wiat: Write wait."),
+        (
+            "--network ring:3 --on-loss wiat",
+            "one of wait, stop, continue-without is needed. Write wait.",
+        ),
         ("--network ring:3 --set sampler.name=nuts2", "there is no such sampler. Write nuts."),
         ("--network ring:3 --set sampler.stepsize=1", "[sampler] nuts has no setting stepsize. Write step_size."),
         ("--network ring:3 --set run.num_sample=1", "[run] has no key num_sample. Write num_samples."),
@@ -335,7 +356,7 @@ def changed(trial, old, new):
         ("agent.nmae=b", "[agent] has no key nmae. Write name."),
         ("agent.mask=1", "[agent] mask = 1: true or false is needed."),
         ("agent.on_loss=3", "[agent] on_loss = 3: text in quotes is needed."),
-        ("agent.on_loss=continue", '[agent] on_loss = "continue": Write continue-without.'),
+        ("agent.on_loss=continue", "is needed. Write continue-without."),
         ("agent.listen=7447", "text in quotes is needed"),
         ("agent.listen=tcp/10.0.0.1:7447", 'listen = "tcp/10.0.0.1:7447": tls/HOST:PORT is needed. Write "tls/'),
         ("agent.listen=tls/10.0.0.1", "tls/HOST:PORT is needed"),
@@ -375,15 +396,15 @@ def changed(trial, old, new):
 def test_an_agent_s_file_that_cannot_be_meant_is_refused(kept, change, message):
     path = kept / "b" / "agent.toml"
     if message is None:
-        assert read_agent(path, "patients.csv", [change]).name == "b"
+        assert read_agent(path, "patients.csv", [change]).place.name == "b"
         return
-    with pytest.raises((ValueError, FileNotFoundError)) as refusal:
+    with pytest.raises(Refused) as refusal:
         read_agent(path, "patients.csv", [change])
     assert message in str(refusal.value)
 
 
 def test_masks_are_refused_where_they_would_hide_nothing(kept):
-    with pytest.raises(ValueError, match=r"as all gossip does. Leave mask out, .* nuts, hmc, mala can be masked"):
+    with pytest.raises(Refused, match=r"as all gossip does. Leave mask out, .* nuts, hmc, mala can be masked"):
         read_agent(kept / "b/agent.toml", "patients.csv", ["agent.mask=true", 'sampler={name = "dmala"}'])
 
 
@@ -391,14 +412,14 @@ def test_masks_are_refused_where_they_would_hide_nothing(kept):
 def test_what_an_agent_needs_is_asked_for(trial, key):
     tables = tomllib.loads((trial / "b/agent.toml").read_text())
     del tables["agent"][key]
-    with pytest.raises(ValueError, match=rf"\[agent\] needs {key}. Write, for example, {key} = "):
-        agents.check_agent(trial / "b/agent.toml", tables)
+    with pytest.raises(Refused, match=rf"\[agent\] needs {key}. Write, for example, {key} = "):
+        check_agent(trial / "b/agent.toml", tables)
 
 
 @pytest.mark.parametrize("name", ["key.pem", "certificate.pem", "authority.pem"])
 def test_a_missing_file_is_named(trial, name):
     (trial / "b" / name).unlink()
-    with pytest.raises(FileNotFoundError, match=rf"\[agent\] {name.removesuffix('.pem')}: there is no file .*{name}"):
+    with pytest.raises(Refused, match=rf"\[agent\] {name.removesuffix('.pem')}: there is no file .*{name}"):
         read_agent(trial / "b/agent.toml", "patients.csv")
 
 
@@ -407,24 +428,24 @@ def test_a_missing_file_is_named(trial, name):
 def test_a_key_that_others_can_read_is_refused(trial, mode):
     key = trial / "b" / "key.pem"
     key.chmod(mode)
-    with pytest.raises(PermissionError, match=f"chmod 600 {key}"):
+    with pytest.raises(Refused, match=f"chmod 600 {key}"):
         read_agent(trial / "b/agent.toml", "patients.csv")
     (trial / "observer" / "key.pem").chmod(mode)
-    with pytest.raises(PermissionError, match="chmod 600"):
+    with pytest.raises(Refused, match="chmod 600"):
         read_observer(trial / "observer/observer.toml")
 
 
 def test_another_agent_s_certificate_is_refused(trial):
     for name in ("key.pem", "certificate.pem"):
         shutil.copy(trial / "a" / name, trial / "b" / name)
-    with pytest.raises(ValueError, match="is that of a, and this is agent b"):
+    with pytest.raises(Refused, match="is that of a, and this is agent b"):
         read_agent(trial / "b/agent.toml", "patients.csv").identity()
 
 
 def test_another_run_s_certificate_is_refused(trial):
     made("--network", "ring:4", "--names", "a,b,c,d", into="other")
     shutil.copy("other/b/authority.pem", trial / "b" / "authority.pem")
-    with pytest.raises(ValueError, match=r"is of no use here: .* another authority"):
+    with pytest.raises(Refused, match=r"is of no use here: .* another authority"):
         read_agent(trial / "b/agent.toml", "patients.csv").identity()
 
 
@@ -433,13 +454,13 @@ def test_another_run_s_certificate_is_refused(trial):
 
 def test_rows_must_be_named(kept, trial, folder):
     path = kept / "b/agent.toml"
-    with pytest.raises(ValueError, match=r"does not say where b's rows are. Write --data mine.csv"):
+    with pytest.raises(Refused, match=r"does not say where b's rows are. Write --data mine.csv"):
         read_agent(path, None)
-    with pytest.raises(FileNotFoundError, match=r"Did you mean patients.csv\?"):
+    with pytest.raises(Refused, match=r"Did you mean patients.csv\?"):
         read_agent(path, "patient.csv")
-    with pytest.raises(ValueError, match="Use a loader"):
+    with pytest.raises(Refused, match="Use a loader"):
         read_agent(path, "small.toml")
-    with pytest.raises(ValueError, match=r"Write --data mine.csv, or --data my_data:load"):
+    with pytest.raises(Refused, match=r"Write --data mine.csv, or --data my_data:load"):
         read_agent(path, "nothing")
     own = changed(trial, "[data]", '[data]\nfile = "mine.csv"')
     assert read_agent(own, None).config.data.file == "mine.csv"
@@ -470,7 +491,7 @@ def test_a_loader_is_found_beside_the_file_or_where_you_are(kept, folder):
 
 
 def test_every_key_is_in_the_module_s_table():
-    rows = [line.split("|") for line in agents.__doc__.splitlines() if line.startswith("|")]
+    rows = [line.split("|") for line in agent_file.__doc__.splitlines() if line.startswith("|")]
     documented = {key.strip(" *") for row in rows[2:] for key in row[2].split(",")}
     assert {*keys_of(AgentTable), "NAME"} == documented
 
@@ -489,5 +510,5 @@ def test_endpoints(endpoint):
     ],
 )
 def test_what_is_no_endpoint(endpoint):
-    with pytest.raises(ValueError, match="tls/HOST:PORT is needed"):
+    with pytest.raises(Refused, match="tls/HOST:PORT is needed"):
         check_endpoint("x", endpoint)

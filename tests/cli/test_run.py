@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import consilience as cs
+from consilience._refused import Refused
 from consilience.cli import run as command
 from consilience.cli.build import SAMPLERS, build, sampler_from, settings_of
 from consilience.cli.config import read_config
@@ -79,9 +80,15 @@ def test_a_run_that_does_not_end_says_how_to_go_on(done, monkeypatch, error, mes
     assert_refused(result, message, "consilience run runs/small/config.toml --resume", code=code)
 
 
-def test_a_bug_of_ours_keeps_its_traceback(project, monkeypatch):
-    monkeypatch.setattr(command, "build", Mock(side_effect=KeyError("internal")))
-    assert isinstance(invoke("run", "small.toml", "--out", "runs/bug").exception, KeyError)
+@pytest.mark.parametrize("bug", [KeyError("internal"), ValueError("numpy's"), TypeError("jax's")], ids=repr)
+def test_a_bug_of_ours_keeps_its_traceback(project, monkeypatch, bug):
+    monkeypatch.setattr(command, "build", Mock(side_effect=bug))
+    assert invoke("run", "small.toml", "--out", "runs/bug").exception is bug
+
+
+def test_it_is_the_class_that_makes_a_refusal_wherever_it_is_raised(project, monkeypatch):
+    monkeypatch.setattr(command, "build", Mock(side_effect=Refused("[run] thin", "it is too much", "Write thin = 1.")))
+    assert_refused(invoke("run", "small.toml", "--out", "runs/no"), "[run] thin: it is too much. Write thin = 1.")
 
 
 def test_a_numpyro_model_in_double_precision(project):

@@ -1,4 +1,4 @@
-"""One peer from Python, by `cs.sample(..., runtime=cs.Peer(...))`: the same run as `consilience peer` makes of its file."""
+"""One peer from Python, by `cs.sample(..., runtime=cs.Peer(...))`: the run that `consilience peer` makes of its file."""
 
 import sys
 from pathlib import Path

@@ -7,7 +7,7 @@ import pytest
 
 import consilience as cs
 from consilience.model import Layout, ShardsBySize, stack_by_size
-from consilience.runs import simulation
+from consilience.runs import simulation as lanes
 
 DIMENSION = 3
 LENGTHS = (4, 9, 150, 5, 60)
@@ -48,7 +48,7 @@ def simulation(sampler, lengths=LENGTHS, **options):
     layout = Layout.of(jnp.zeros(DIMENSION))
     network = cs.Network.ring(len(lengths))
     positions = jnp.zeros((1, DIMENSION))
-    return simulation(POSTERIOR, layout, shards, network, sampler, positions, jax.random.key(0), **options).started()
+    return lanes(POSTERIOR, layout, shards, network, sampler, positions, jax.random.key(0), **options).started()
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ def main() -> None:
     try:
         from .app import app
     except ModuleNotFoundError as missing:
-        if missing.name not in ("typer", "rich"):
+        if missing.name not in ("typer", "rich", "msgspec"):
             raise
         sys.exit(f"the command line needs {missing.name}: pip install 'consilience[cli]'")
     app()

@@ -8,10 +8,11 @@ from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
+from typer import Option
 
 from .. import __version__
 from .demo import demo
-from .ending import EXIT_CODES
+from .errors import EXIT_CODES
 from .init import init
 from .launch import launch
 from .network import network
@@ -33,7 +34,7 @@ def _version(asked: bool) -> None:
 
 @app.callback(epilog=EXIT_CODES)
 def consilience(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+    version: Annotated[bool, Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
 ) -> None:
     """Sample one Bayesian posterior over a network, without pooling the data.
 

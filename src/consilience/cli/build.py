@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import partial
 from typing import Any
@@ -11,14 +10,14 @@ from typing import Any
 import jax
 
 from .. import samplers
-from .._refused import Refused
+from .._refused import Refused, refusals_about
+from .._tables import choose_from
 from .._types import Key, Params
 from ..model import Posterior, check_shards
 from ..network import Network, network_from_spec
 from ..samplers import Decentralized, Sampler
 from .config import Config
 from .data import Data, load_data
-from .ending import choose_from
 from .modules import call, named
 
 _KINDS: list[Any] = [kind for name in samplers.__all__ if is_dataclass(kind := getattr(samplers, name))]
@@ -51,19 +50,19 @@ def sampler_from(table: Mapping[str, Any]) -> Sampler:
     settings = dict(table)
     name = settings.pop("name", "nuts")
     if name not in SAMPLERS:
-        raise ValueError(f'[sampler] name = "{name}": there is no such sampler. {choose_from(str(name), [*SAMPLERS])}')
+        raise Refused(f'[sampler] name = "{name}"', "there is no such sampler", choose_from(str(name), [*SAMPLERS]))
     kind = SAMPLERS[name]
     known = settings_of(kind)
     for key in settings:
         if key not in known:
-            raise ValueError(f"[sampler] {name} has no setting {key}. {choose_from(key, known)}")
+            raise Refused("", f"[sampler] {name} has no setting {key}", choose_from(key, known))
     for setting in fields(kind):
         if setting.default is MISSING and setting.name not in settings:
-            raise ValueError(f"[sampler] {name} needs {setting.name}. Write, for example, {setting.name} = 0.01.")
+            raise Refused("", f"[sampler] {name} needs {setting.name}", f"Write, for example, {setting.name} = 0.01.")
     try:
         return kind(**{key: _value(value) for key, value in settings.items()})
-    except (ValueError, TypeError) as refusal:
-        raise ValueError(f"[sampler] {refusal}") from None
+    except Refused as refusal:
+        raise refusal.about(f"[sampler] {refusal.subject}".rstrip()) from None
 
 
 def settings_of(kind: Any) -> list[str]:
@@ -80,35 +79,28 @@ def _value(value: Any) -> Any:
 
 def model_of(config: Config) -> tuple[Posterior, Any]:
     """Return the posterior to sample, and where to start, None if the file does not say."""
-    return _posterior(config), _init(config)
-
-
-def _posterior(config: Config) -> Posterior:
-    model = config.model
+    model, folder = config.model, config.folder
+    init = None if model.init is None else named("[model] init", model.init, folder)
     if model.numpyro is not None:
-        function = named("[model] numpyro", model.numpyro, config.folder)
-        return Posterior.from_numpyro(partial(function, **model.arguments) if model.arguments else function)
+        function = named("[model] numpyro", model.numpyro, folder)
+        return Posterior.from_numpyro(partial(function, **model.arguments) if model.arguments else function), init
     assert model.posterior is not None
-    found = named("[model] posterior", model.posterior, config.folder)
+    found = named("[model] posterior", model.posterior, folder)
     if not isinstance(found, Posterior) and callable(found):
         found = call("[model] arguments", model.posterior, found, model.arguments)
     if not isinstance(found, Posterior):
-        raise ValueError(
-            f"[model] posterior: {model.posterior} gives a {type(found).__name__}, and a cs.Posterior is needed. A "
-            f'function with numpyro.sample statements goes under numpyro = "{model.posterior}".'
-        )
-    return found
-
-
-def _init(config: Config) -> Any:
-    return None if config.model.init is None else named("[model] init", config.model.init, config.folder)
+        reason = f"{model.posterior} gives a {type(found).__name__}, and a cs.Posterior is needed"
+        fix = f'A function with numpyro.sample statements goes under numpyro = "{model.posterior}".'
+        raise Refused("[model] posterior", reason, fix)
+    return found, init
 
 
 def _check_held_out(posterior: Posterior, init: Any, data: Data) -> None:
     """Refuse test rows that are not like the agents' own, or not for this model: before the run, and not after it."""
     if data.test is None:
         return
-    with _as_test_data():
+    name = "the test data"  # checks name agents, and agent 1 is none here
+    with refusals_about(name):
         like = data.test if callable(data.shards) else data.shards[0]
         first, test = check_shards([like, data.test], 2)
     bound = posterior.bind(first)
@@ -116,13 +108,4 @@ def _check_held_out(posterior: Posterior, init: Any, data: Data) -> None:
     if bound.task is None or start is None:
         return
     params = start(jax.random.key(0)) if callable(start) and jax.tree_util.all_leaves([start]) else start
-    bound.task.check("the test data", params, test)
-
-
-@contextmanager
-def _as_test_data() -> Iterator[None]:
-    """Make errors name the test data in place of agent 1: checks name agents, and agent 1 is none here."""
-    try:
-        yield
-    except Refused as refusal:
-        raise refusal.about(refusal.subject.replace("agent 1", "the test data")) from None
+    bound.task.check(name, params, test)

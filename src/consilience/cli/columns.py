@@ -13,7 +13,8 @@ from zipfile import BadZipFile
 import jax
 import numpy as np
 
-from .ending import choose_from, no_file
+from .._refused import Refused
+from .._tables import choose_from, no_file
 
 MISSING = ("", "na", "nan", "n/a", "null", "none", "?")
 SEPARATORS = (",", ";", "\t")
@@ -41,14 +42,14 @@ class Columns:
 
     def __getitem__(self, name: str) -> np.ndarray:
         if name not in self.columns:
-            raise ValueError(f"{self.path} has no column {name}. {choose_from(name, self.names)}")
+            raise Refused("", f"{self.path} has no column {name}", choose_from(name, self.names))
         return self.columns[name]
 
     def words(self, name: str) -> np.ndarray:
         """Return a column as text; refuse empty values."""
         values = np.asarray(self[name]).astype(str)
         for row in np.flatnonzero(np.char.strip(values) == "")[:1]:
-            raise ValueError(f"{self.path}, {self._line(row)}: {name} is empty. Fill it in, or drop the row.")
+            raise Refused(self._line(row), f"{name} is empty", "Fill it in, or drop the row.")
         return values
 
     def numbers(self, name: str, is_target: bool = False) -> np.ndarray:
@@ -58,10 +59,8 @@ class Columns:
         missing = np.flatnonzero(np.isnan(values))
         if len(missing):
             fix = "Drop those rows." if is_target else f"Drop or impute them, or leave {name} out."
-            raise ValueError(
-                f"{self.path}: {name} is missing (NaN) in {len(missing)} of {len(values)} rows, the first is "
-                f"{self._line(missing[0])}. {fix}"
-            )
+            where = f"{len(missing)} of {len(values)} rows, the first is {self._row(missing[0])}"
+            raise Refused(str(self.path), f"{name} is missing (NaN) in {where}", fix)
         dtype = jax.dtypes.canonicalize_dtype(float)
         with np.errstate(over="ignore"):
             held = np.isfinite(values.astype(dtype))
@@ -69,7 +68,7 @@ class Columns:
             large = np.isfinite(values[row])
             why = f"which {dtype} cannot hold" if large else "and a finite number is needed"
             fix = "Correct it, or write x64 = true in [run]." if large else "Correct it, or drop the row."
-            raise ValueError(f"{self.path}, {self._line(row)}: {name} is {given[row]}, {why}. {fix}")
+            raise Refused(self._line(row), f"{name} is {given[row]}, {why}", fix)
         return values
 
     def _number(self, name: str, row: int, value: Any, is_target: bool) -> float:
@@ -78,29 +77,33 @@ class Columns:
         try:
             return float(value)
         except (TypeError, ValueError):
-            fix = "number the classes 0, 1, ..." if is_target else f"leave {name} out."
-            raise ValueError(
-                f"{self.path}, {self._line(row)}: {name} is {value!r}, and a number is needed. Correct it, or {fix}"
-            ) from None
+            fix = "Correct it, or number the classes 0, 1, ..." if is_target else f"Correct it, or leave {name} out."
+            raise Refused(self._line(row), f"{name} is {value!r}, and a number is needed", fix) from None
+
+    def _row(self, row: int) -> str:
+        return f"row {row}" if self.lines is None else f"line {self.lines[row]}"
 
     def _line(self, row: int) -> str:
-        return f"row {row}" if self.lines is None else f"line {self.lines[row]}"
+        return f"{self.path}, {self._row(row)}"
 
 
 def read_columns(path: Path) -> Columns:
     """Read the columns of a .csv, .parquet or .npz file."""
     if path.suffix not in READERS:
-        raise ValueError(f"{path}: {path.suffix or 'no'} files are not read; {', '.join(READERS)} are. Use a loader.")
+        reason = f"{path.suffix or 'no'} files are not read; {', '.join(READERS)} are"
+        raise Refused(str(path), reason, "Use a loader.")
     if not path.is_file():
         raise no_file(path, path.suffix)
     try:
         found = READERS[path.suffix](path)
     except UnicodeDecodeError:
-        raise ValueError(f"{path} is not text in UTF-8: save it as UTF-8.") from None
+        raise Refused("", f"{path} is not text in UTF-8", "Save it as UTF-8.") from None
+    except Refused as refusal:
+        raise refusal.about(f"{path} cannot be read") from None
     except (ValueError, OSError, BadZipFile, csv.Error) as error:
-        raise ValueError(f"{path} cannot be read: {error}") from None
+        raise Refused(f"{path} cannot be read", str(error)) from None
     if not found.columns or not all(len(np.atleast_1d(values)) for values in found.columns.values()):
-        raise ValueError(f"{path} has no rows.")
+        raise Refused("", f"{path} has no rows")
     return found
 
 
@@ -113,10 +116,10 @@ def _csv(path: Path) -> Columns:
     names = [name.strip() for name in lines[0][1]] if lines else []
     for number, line in lines:
         if len(line) != len(names):
-            raise ValueError(f"line {number} has {len(line)} values, and the first line names {len(names)}.")
+            raise Refused("", f"line {number} has {len(line)} values, and the first line names {len(names)}")
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"two columns are called {name!r}. Rename one.")
+            raise Refused("", f"two columns are called {name!r}", "Rename one.")
     columns = {name: np.array([line[k] for _, line in lines[1:]], dtype=object) for k, name in enumerate(names)}
     return Columns(path, columns, lines=[number for number, _ in lines[1:]])
 
@@ -125,9 +128,7 @@ def _parquet(path: Path) -> Columns:
     try:
         from pyarrow.parquet import read_table  # type: ignore[import-untyped]
     except ModuleNotFoundError:
-        raise ModuleNotFoundError(
-            "reading .parquet needs pyarrow, which is not installed: pip install pyarrow"
-        ) from None
+        raise Refused("", "it needs pyarrow, which is not installed", "Install it: pip install pyarrow") from None
     table = read_table(path)
     return Columns(path, {name: np.array(table.column(name).to_pylist(), dtype=object) for name in table.column_names})
 

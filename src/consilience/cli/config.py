@@ -34,23 +34,23 @@ the current folder.
 
 from __future__ import annotations
 
-import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, TypeVar
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from .. import store
-from .._checks import whole_number
+from .._refused import Refused
+from .._tables import apply_change, check_tables, read_toml, shown, table_of
 from ..runs import MOST_SEED
-from .ending import choose_from
-from .toml import apply_change, read_toml
-
-T = TypeVar("T")
 
 FREE = ("run.num_samples", "run.out", "report.file", "report.title")  # may differ when a run is resumed
-NEEDED = {"kind": '"ring:5"'}
+AtLeast0 = Annotated[int, Meta(ge=0)]
+AtLeast1 = Annotated[int, Meta(ge=1)]
+Seed = Annotated[int, Meta(ge=0, le=MOST_SEED)]
+Share = Annotated[float, Meta(gt=0, lt=1, description="it must be between 0 and 1", examples=[0.2])]
 
 
 @dataclass(frozen=True)
@@ -70,15 +70,15 @@ class DataTable:
     target: str | None = None
     agent: str | None = None
     test: str | None = None
-    test_fraction: float | None = None
-    test_seed: int = 0
+    test_fraction: Share | None = None
+    test_seed: AtLeast0 = 0
     standardize: bool = False
 
 
 @dataclass(frozen=True)
 class SplitTable:
     by: str = "iid"
-    seed: int = 0
+    seed: AtLeast0 = 0
     label: str | None = None
     alpha: float = 0.5
     feature: str | None = None
@@ -87,18 +87,18 @@ class SplitTable:
 
 @dataclass(frozen=True)
 class NetworkTable:
-    kind: str
+    kind: Annotated[str, Meta(examples=["ring:5"])]
     weights: str = "metropolis"
-    seed: int = 0
+    seed: Seed = 0
 
 
 @dataclass(frozen=True)
 class RunTable:
-    num_samples: int = 1000
-    num_warmup: int = 500
-    num_chains: int = 4
-    thin: int = 1
-    seed: int = 0
+    num_samples: AtLeast1 = 1000
+    num_warmup: AtLeast0 = 500
+    num_chains: AtLeast1 = 4
+    thin: AtLeast1 = 1
+    seed: Seed = 0
     keep: list[str] | None = None
     out: str | None = None
     x64: bool = False
@@ -156,15 +156,6 @@ TABLES: dict[str, Any] = {
     "run": RunTable,
     "report": ReportTable,
 }
-KINDS = {
-    str: "text in quotes",
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    list[str]: 'a list of texts, ["...", "..."],',
-    list[int]: "a list of whole numbers, [1, 2],",
-    dict[str, Any]: "a table, {name = value},",
-}
 
 
 def read_config(path: Path, changes: Sequence[str] = ()) -> Config:
@@ -176,68 +167,32 @@ def read_config(path: Path, changes: Sequence[str] = ()) -> Config:
 
 
 def check_config(path: Path, tables: Mapping[str, Any]) -> Config:
-    """Return the `Config` of `tables`; refuse unknown tables and keys, values of the wrong kind, and missing keys."""
-    check_tables(tables, TABLES)
-    folder = _checked("folder", tables.get("folder", "."), str)
-    config = Config(
-        path=path,
-        folder=path.parent / folder,
-        sampler=dict(tables.get("sampler", {})),
-        **{name: table_of(name, form, tables.get(name, {})) for name, form in TABLES.items()},
-    )
-    _check_choices(config, tables)
-    _check_ranges(config)
+    """Return the `Config` of `tables`; refuse what is unknown, missing, of the wrong kind, out of range or too much."""
+    check_tables(tables, TABLES, ["sampler"])
+    found = {name: table_of(name, form, tables.get(name, {})) for name, form in TABLES.items()}
+    config = Config(path, path.parent / tables.get("folder", "."), sampler=dict(tables.get("sampler", {})), **found)
+    _check_choices(config, "split" in tables)
     return config
 
 
-def check_tables(tables: Mapping[str, Any], forms: Mapping[str, Any], free: Sequence[str] = ("sampler",)) -> None:
-    """Refuse values that are no tables, and tables neither in `forms` nor in `free`, which may have any keys."""
-    known = [*forms, *free, "folder"]
-    for name, table in tables.items():
-        if name not in known:
-            homes = [home for home, form in forms.items() if name in keys_of(form)]
-            fix = f"It belongs into [{homes[0]}]." if homes else choose_from(name, known)
-            raise ValueError(f"there is no {f'table [{name}]' if isinstance(table, dict) else f'key {name}'}. {fix}")
-        if name != "folder" and not isinstance(table, dict):
-            raise ValueError(f"{name} = {_shown(table)}: a table is needed. Write [{name}] on a line of its own.")
-
-
-def _check_choices(config: Config, tables: Mapping[str, Any]) -> None:
+def _check_choices(config: Config, has_split: bool) -> None:
     """Refuse keys that contradict each other."""
     model, data = config.model, config.data
     _exactly_one("model", posterior=model.posterior, numpyro=model.numpyro)
     _exactly_one("data", file=data.file, loader=data.loader)
     if data.test is not None and data.test_fraction is not None:
-        raise ValueError("[data] has test and test_fraction, and one of them is enough: leave one out.")
-    if data.test_fraction is not None and not 0 < data.test_fraction < 1:
-        raise ValueError(f"[data] test_fraction = {data.test_fraction}: it must be between 0 and 1. Write 0.2.")
-    if data.agent is not None and "split" in tables:
-        raise ValueError("[data] agent says whose each row is, and [split] deals them out anew: leave one out.")
+        raise Refused("", "[data] has test and test_fraction, and one of them is enough", "Leave one out.")
+    if data.agent is not None and has_split:
+        raise Refused("[data] agent", "it says whose each row is, and [split] deals them out anew", "Leave one out.")
     if data.features == []:
-        raise ValueError(
-            "[data] features = []: at least one column is needed. Leave features out for all but target and agent."
-        )
-    table = data.file is not None and not data.file.endswith(".npz")
+        fix = "Leave features out for all but target and agent."
+        raise Refused("[data] features = []", "at least one column is needed", fix)
+    has_columns = data.file is not None and not data.file.endswith(".npz")
     for name in ("features", "target", "test"):
-        if getattr(data, name) is not None and not (table or (name == "test" and data.file)):
-            raise ValueError(f"[data] {name} is for tables, .csv and .parquet: leave it out.")
+        if getattr(data, name) is not None and not (has_columns or (name == "test" and data.file)):
+            raise Refused(f"[data] {name}", "it is for tables, .csv and .parquet", "Leave it out.")
     if data.arguments and data.loader is None:
-        raise ValueError("[data] arguments are for a loader: leave them out.")
-
-
-def _check_ranges(config: Config) -> None:
-    """Refuse numbers out of range now: the code that uses them sees them only once the data are loaded."""
-    for table, key, least, most in (
-        ("run", "num_samples", 1, None),
-        ("run", "num_warmup", 0, None),
-        ("run", "num_chains", 1, None),
-        ("run", "thin", 1, None),
-        ("run", "seed", 0, MOST_SEED),
-        ("network", "seed", 0, MOST_SEED),
-        ("split", "seed", 0, None),
-        ("data", "test_seed", 0, None),
-    ):
-        whole_number(f"[{table}] {key}", getattr(getattr(config, table), key), least, most)
+        raise Refused("", "[data] arguments are for a loader", "Leave them out.")
 
 
 def _exactly_one(table: str, **choices: str | None) -> None:
@@ -245,58 +200,14 @@ def _exactly_one(table: str, **choices: str | None) -> None:
     if len(given) != 1:
         example = {"model": 'posterior = "my_model:posterior"', "data": 'file = "patients.csv"'}[table]
         what = f"has {' and '.join(given)}: leave one out" if given else f"needs {' or '.join(choices)}"
-        raise ValueError(f"[{table}] {what}. Write, for example, {example}.")
-
-
-def table_of(name: str, form: type[T], values: Mapping[str, Any], examples: Mapping[str, str] = NEEDED) -> T:
-    """Return one table as its dataclass `form`; refuse unknown keys, values of the wrong kind, and missing keys.
-
-    Args:
-      examples: for each key that is needed, a value to show in the message.
-    """
-    for key in values:
-        if key not in keys_of(form):
-            raise ValueError(f"[{name}] has no key {key}. {choose_from(key, keys_of(form))}")
-    hints = typing.get_type_hints(form)
-    checked = {key: _checked(f"[{name}] {key}", value, hints[key]) for key, value in values.items()}
-    for known in fields(form):  # type: ignore[arg-type]
-        if known.name not in checked and known.default is MISSING and known.default_factory is MISSING:
-            raise ValueError(f"[{name}] needs {known.name}. Write, for example, {known.name} = {examples[known.name]}.")
-    return form(**checked)
-
-
-def _checked(what: str, value: Any, hint: Any) -> Any:
-    """Return `value` if it is of the kind that `hint` says, and refuse it otherwise."""
-    kind = next(k for k in typing.get_args(hint) if k is not NoneType) if isinstance(hint, UnionType) else hint
-    if not _is(value, kind):
-        fix = f' Write "{value}".' if kind is str and isinstance(value, int | float) else ""
-        raise ValueError(f"{what} = {_shown(value)}: {KINDS[kind]} is needed.{fix}")
-    return value
-
-
-def _is(value: Any, kind: Any) -> bool:
-    if typing.get_origin(kind) is list:
-        return isinstance(value, list) and all(_is(one, typing.get_args(kind)[0]) for one in value)
-    if kind is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    return isinstance(value, typing.get_origin(kind) or kind) and (kind is bool or not isinstance(value, bool))
+        raise Refused("", f"[{table}] {what}", f"Write, for example, {example}.")
 
 
 def differences(there: Config, here: Config) -> list[str]:
     """List the keys that make `here` another run than `there`, as lines of a message."""
-    return store.differences({"there": _effective(there), "here": _effective(here)}, FREE, _shown)
+    return store.differences({"there": _effective(there), "here": _effective(here)}, FREE, shown)
 
 
 def _effective(config: Config) -> dict[str, Any]:
     tables = config.to_toml(str(config.folder.resolve()))
     return {**tables, "sampler": {"name": "nuts", **config.sampler}}
-
-
-def keys_of(form: Any) -> list[str]:
-    """Return the names of a table's keys."""
-    return [known.name for known in fields(form)]
-
-
-def _shown(value: Any) -> str:
-    """Return a value as text, as the file has it."""
-    return f'"{value}"' if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
+from .._refused import Refused
 from .._types import Batch
 from ..model import as_arrays, rows, shard
 from .columns import Columns, read_columns
@@ -55,25 +56,21 @@ def load_data(data: DataTable, split: SplitTable, folder: Path, agents: int) -> 
         what = "a function of an agent's number" if callable(parts["train"]) else "a list, one shard per agent"
         for key in ("agent", "test_fraction", "standardize"):
             if getattr(data, key):
-                raise ValueError(f"[data] {key}: the loader gives {what}. Leave {key} out.")
+                raise Refused(f"[data] {key}", f"the loader gives {what}", f"Leave {key} out.")
         return Data(parts["train"], None, parts.get("test"), parts.get("ood"))
     if data.test_fraction is not None:
         if "test" in parts:
-            raise ValueError("[data] test_fraction: the loader gives a test set itself. Leave test_fraction out.")
+            raise Refused("[data] test_fraction", "the loader gives a test set itself", "Leave test_fraction out.")
         parts, owner = _hold_out(parts, owner, data.test_fraction, data.test_seed)
     if data.standardize:
         parts = _standardized(parts)
     owners = None
     if owner is None:
-        shards = shard(parts["train"], agents, by=split.by, **_options(split))
+        shards = shard(parts["train"], agents, **asdict(split))
     else:
         owners, indices = _by_owner(data, owner, agents)
         shards = shard(parts["train"], agents, by=indices)
     return Data(shards, owners, parts.get("test"), parts.get("ood"))
-
-
-def _options(split: SplitTable) -> dict[str, Any]:
-    return {name: getattr(split, name) for name in ("seed", "label", "alpha", "feature", "blocks")}
 
 
 def _from_file(data: DataTable, folder: Path) -> tuple[dict[str, Batch], np.ndarray | None]:
@@ -87,7 +84,7 @@ def _from_file(data: DataTable, folder: Path) -> tuple[dict[str, Batch], np.ndar
     others = [name for name in read["train"].names if name not in (data.target, data.agent)]
     names = others if data.features is None else data.features
     if not names:
-        raise ValueError(f"{read['train'].path} has no columns for features beside target and agent.")
+        raise Refused("", f"{read['train'].path} has no columns for features beside target and agent")
     parts = {part: {"x": _features(columns, names)} for part, columns in read.items()}
     if data.target is not None:
         targets = {part: columns.numbers(data.target, is_target=True) for part, columns in read.items()}
@@ -115,7 +112,7 @@ def _from_loader(data: DataTable, folder: Path) -> tuple[dict[str, Batch], np.nd
     if data.agent is None:
         return parts, None
     if not isinstance(parts["train"], dict) or data.agent not in parts["train"]:
-        raise ValueError(f"[data] agent: what {data.loader} returns has no {data.agent!r}.")
+        raise Refused("[data] agent", f"what {data.loader} returns has no {data.agent!r}")
     owner = np.asarray(parts["train"][data.agent]).astype(str)
     return {name: _without(part, data.agent) for name, part in parts.items()}, owner
 
@@ -130,7 +127,7 @@ def _hold_out(
     count = rows("data", parts["train"])
     held = round(fraction * count)
     if not 0 < held < count:
-        raise ValueError(f"[data] test_fraction = {fraction}: of {count} rows, {held} would be held out.")
+        raise Refused(f"[data] test_fraction = {fraction}", f"of {count} rows, {held} would be held out")
     order = np.random.default_rng(seed).permutation(count)
     test, train = np.sort(order[:held]), np.sort(order[held:])
     every = as_arrays("data", parts["train"])
@@ -142,16 +139,15 @@ def _standardized(parts: dict[str, Batch]) -> dict[str, Batch]:
     """Return all parts with features scaled to mean 0 and sd 1, by the training rows."""
     train = parts["train"]
     if not isinstance(train, dict) or "x" not in train or np.ndim(train["x"]) != 2:
-        raise ValueError("[data] standardize: the data has no table x of features. Leave standardize out.")
+        raise Refused("[data] standardize", "the data has no table x of features", "Leave standardize out.")
     features = np.asarray(train["x"])
     dtype = features.dtype if features.dtype.kind == "f" else jax.dtypes.canonicalize_dtype(float)
     for row, feature in np.argwhere(~np.isfinite(features))[:1]:
-        raise ValueError(
-            f"[data] standardize: feature {feature} of x is {features[row, feature]} in row {row}. Drop or impute it."
-        )
+        reason = f"feature {feature} of x is {features[row, feature]} in row {row}"
+        raise Refused("[data] standardize", reason, "Drop or impute it.")
     mean, sd = features.mean(axis=0, dtype=float), features.std(axis=0, dtype=float)
     for feature in np.flatnonzero(sd == 0)[:1]:
-        raise ValueError(f"[data] standardize: feature {feature} of x is the same in all rows. Leave it out.")
+        raise Refused("[data] standardize", f"feature {feature} of x is the same in all rows", "Leave it out.")
 
     def scaled(x: Any) -> np.ndarray:
         return ((np.asarray(x) - mean) / sd).astype(dtype)
@@ -167,8 +163,6 @@ def _by_owner(data: DataTable, owner: np.ndarray, agents: int) -> tuple[tuple[st
     names = sorted(set(owner.tolist()), key=lambda name: (float(name) if name.isdigit() else np.inf, name))
     if len(names) != agents:
         few = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
-        raise ValueError(
-            f"[data] agent: {data.agent} names {len(names)} agents ({few}), and the network has {agents}. Write, for "
-            f'example, kind = "ring:{len(names)}" in [network].'
-        )
+        reason = f"{data.agent} names {len(names)} agents ({few}), and the network has {agents}"
+        raise Refused("[data] agent", reason, f'Write, for example, kind = "ring:{len(names)}" in [network].')
     return tuple(names), [np.flatnonzero(owner == name) for name in names]

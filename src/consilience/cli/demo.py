@@ -8,16 +8,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+from typer import Option
 
 from .._compiled import keep_compiled_code
-from .._extras import check_installed
-from .ending import errors_are_said
-from .output import QUIET
-from .writing import check_folder
+from .errors import FOR_PAGES, check_extras, check_folder, exit_on_error
+from .options import Quick, Quiet, json_option
+from .output import new_table
 
 if TYPE_CHECKING:
     from ..experiments import DemoOutcome
@@ -28,13 +26,11 @@ REPORT = "report.html"
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the page, the figure and the table.")] = Path("demo-output"),
-    seed: Annotated[int, typer.Option(help="The same seed gives the same draws.", min=0, max=2**32 - 1)] = 0,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A hundredth of the iterations: a look, not a result.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help=QUIET)] = False,
+    out: Annotated[Path, Option(help="Folder for the page, the figure and the table.")] = Path("demo-output"),
+    seed: Annotated[int, Option(help="The same seed gives the same draws.", min=0, max=2**32 - 1)] = 0,
+    quick: Quick = False,
+    as_json: Annotated[bool, json_option("the table")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Let five agents on a ring, with two classes of handwritten digits each, learn all ten together.
 
@@ -44,9 +40,8 @@ def demo(
 
     Example: consilience demo --out demo-output --seed 1
     """
-    with errors_are_said():
-        for module in ("sklearn", "arviz_stats", "matplotlib"):  # checked before the first draw, not after the last
-            check_installed(module, "demo")
+    with exit_on_error():
+        check_extras(demo=FOR_PAGES)
         check_folder(out, "--out DIR")
         out.mkdir(parents=True, exist_ok=True)
     keep_compiled_code()
@@ -75,16 +70,8 @@ def demo(
 
 
 def _table(outcome: DemoOutcome) -> Table:
-    table = Table(
-        title="Digits, five agents on a ring, two classes each",
-        title_justify="left",
-        box=SIMPLE_HEAD,
-        padding=(0, 1),
-        pad_edge=False,
-    )
-    table.add_column("sampler", no_wrap=True)
-    for heading in ("accuracy", "NLL", "var/ref", "ESS", "accept", "rounds", "MB"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    header = ["sampler", "accuracy", "NLL", "var/ref", "ESS", "accept", "rounds", "MB"]
+    table = new_table(header, header[:1], title="Digits, five agents on a ring, two classes each", pad_edge=False)
     for row in outcome.rows:
         table.add_row(
             row.sampler,

@@ -11,17 +11,19 @@ from typing import Annotated
 
 import jax
 import typer
+from typer import Option
 
 from .._compat import is_out_of_memory
+from .._refused import Refused
 from ..engine import Hosts, LostHostError, is_known_to_all
 from ..runs import Devices
-from .ending import FAILED, INTERRUPTED, end, errors_are_said, shortly
+from .errors import FAILED, INTERRUPTED, end, exit_on_error, shortly, stdout_to
 
 CLUSTER = "cluster"
 
 DevicesOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--devices",
         metavar="all|N|cluster",
         help="Spread the agents over devices: all of this host, N of them, or those of all hosts of a cluster, each of "
@@ -29,10 +31,10 @@ DevicesOption = Annotated[
     ),
 ]
 CoordinatorOption = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT", help="With --devices cluster: where the first host can be reached.")
+    str | None, Option(metavar="HOST:PORT", help="With --devices cluster: where the first host can be reached.")
 ]
-HostsOption = Annotated[int | None, typer.Option(help="With --coordinator: how many hosts there are.", min=1)]
-HostOption = Annotated[int | None, typer.Option(help="With --coordinator: which one this is, from 0 on.", min=0)]
+HostsOption = Annotated[int | None, Option(help="With --coordinator: how many hosts there are.", min=1)]
+HostOption = Annotated[int | None, Option(help="With --coordinator: which one this is, from 0 on.", min=0)]
 
 
 def runtime_of(devices: str | None, coordinator: str | None, hosts: int | None, host: int | None) -> Devices | None:
@@ -41,11 +43,12 @@ def runtime_of(devices: str | None, coordinator: str | None, hosts: int | None, 
         return Devices.cluster(coordinator, hosts, host)
     for name, value in (("--coordinator", coordinator), ("--hosts", hosts), ("--host", host)):
         if value is not None:
-            raise ValueError(f"{name} is for several hosts. Write --devices {CLUSTER} with it, or leave it out.")
+            raise Refused("", f"{name} is for several hosts", f"Write --devices {CLUSTER} with it, or leave it out.")
     if devices in (None, "all"):
         return Devices() if devices else None
     if not devices.isdecimal() or int(devices) < 1:
-        raise ValueError(f"--devices {devices}: write --devices all, a number, or --devices {CLUSTER}.")
+        fix = f"Write --devices all, a number, or --devices {CLUSTER}."
+        raise Refused(f"--devices {devices}", "it is neither all nor a number", fix)
     return Devices(int(devices))
 
 
@@ -56,7 +59,7 @@ def devices_line(devices: str | None, coordinator: str | None, hosts: int | None
 
 
 @contextmanager
-def among(hosts: Hosts, hint: Callable[[], str]) -> Iterator[None]:
+def exit_on_error_together(hosts: Hosts, hint: Callable[[], str]) -> Iterator[None]:
     """Run what several hosts do together: say errors, and end all hosts where there is one.
 
     Hosts that have all stopped for the same reason exit normally. A host that has a reason of its own, or has lost
@@ -64,11 +67,11 @@ def among(hosts: Hosts, hint: Callable[[], str]) -> Iterator[None]:
     says of connections goes to stderr, since stdout is for the result.
     """
     if hosts.count == 1:
-        with errors_are_said(hint=hint):
+        with exit_on_error(hint=hint):
             yield
         return
     try:
-        with _stdout_as_stderr(), errors_are_said(hint=hint), _losses_are_said(hint):
+        with stdout_to(2), exit_on_error(hint=hint), _exit_on_lost_host(hint):
             yield
     except BaseException as error:
         reason = error.__context__ if isinstance(error, typer.Exit) else error
@@ -89,23 +92,10 @@ def _exit_code(error: BaseException) -> int:
 
 
 @contextmanager
-def _losses_are_said(hint: Callable[[], str]) -> Iterator[None]:
+def _exit_on_lost_host(hint: Callable[[], str]) -> Iterator[None]:
     try:
         yield
     except (LostHostError, jax.errors.JaxRuntimeError) as error:
         if is_out_of_memory(error):  # no other host's fault
             raise
         end(FAILED, f"this host cannot go on, most likely because another one has gone. {shortly(error)}", hint())
-
-
-@contextmanager
-def _stdout_as_stderr() -> Iterator[None]:
-    """Send stdout to stderr, for code that is not written in Python, too."""
-    sys.stdout.flush()
-    stdout = os.dup(1)
-    os.dup2(2, 1)
-    try:
-        yield
-    finally:
-        os.dup2(stdout, 1)
-        os.close(stdout)

@@ -4,24 +4,37 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from .._extras import require
-from ..network import EXAMPLES, RULES, network_from_spec
-from ..peers import OBSERVER
-from .agents import AGENT, AUTHORITY, COLUMNS, NOT_FOR_AGENTS, ON_LOSS, check_mask, check_names
+from .._refused import Refused
+from .._tables import apply_change, check_tables, read_toml, table_of
+from ..network import network_from_spec
+from ..peers import (
+    AGENT,
+    AUTHORITY,
+    LOCAL,
+    MOST_PORT,
+    OBSERVER,
+    ON_LOSS,
+    Address,
+    check_mask,
+    check_names,
+    host_and_port,
+    same_host,
+)
+from .agents import COLUMNS, NOT_FOR_AGENTS
 from .build import sampler_from
-from .changes import set_option
-from .config import TABLES, NetworkTable, check_tables, table_of
-from .ending import choose_from, errors_are_said
-from .endpoints import LOCAL, MOST_PORT, Address, host_and_port, same_host
+from .config import TABLES, NetworkTable
+from .errors import check_folder, exit_on_error
+from .options import NETWORK_HELP, WEIGHTS, Changes, json_option, network_kinds
 from .output import print_json
-from .provision import Plan, provision
-from .toml import apply_change, read_toml
-from .writing import check_folder
+from .peer import check_on_loss
+from .provision import Provision, provision
 
 PORT = 7447
 DAYS = 825
@@ -35,38 +48,27 @@ SKELETON: dict[str, Any] = {
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(help="A new folder.", metavar="DIR")],
-    network: Annotated[
-        str | None,
-        typer.Option(
-            help=f"The network: {', '.join(EXAMPLES.values())}.", autocompletion=lambda: list(EXAMPLES.values())
-        ),
-    ] = None,
+    folder: Annotated[Path, Argument(help="A new folder.", metavar="DIR")],
+    network: Annotated[str | None, Option(help=NETWORK_HELP, autocompletion=network_kinds)] = None,
     names: Annotated[
-        str | None, typer.Option(help="The agents, in the network's order, commas between: agent0,... if not given.")
+        str | None, Option(help="The agents, in the network's order, commas between: agent0,... if not given.")
     ] = None,
     hosts: Annotated[
-        str | None,
-        typer.Option(help=f"Where each is, HOST or HOST:PORT, commas between; {LOCAL} for all if not given."),
+        str | None, Option(help=f"Where each is, HOST or HOST:PORT, commas between; {LOCAL} for all if not given.")
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option(help="A run's file: its model, columns, sampler and run are the agents'.", metavar="FILE.toml"),
+        Option(help="A run's file: its model, columns, sampler and run are the agents'.", metavar="FILE.toml"),
     ] = None,
-    changes: Annotated[
-        list[str] | None, set_option("Change a key of the file: --set run.seed=3. As often as you like.")
-    ] = None,
-    port: Annotated[int, typer.Option(help="Of the agents without one.", min=1, max=MOST_PORT)] = PORT,
+    changes: Changes = None,
+    port: Annotated[int, Option(help="Of the agents without one.", min=1, max=MOST_PORT)] = PORT,
     on_loss: Annotated[
-        str, typer.Option(help=f"When an agent is lost: {', '.join(ON_LOSS)}.", autocompletion=lambda: list(ON_LOSS))
+        str, Option(help=f"When an agent is lost: {', '.join(ON_LOSS)}.", autocompletion=lambda: list(ON_LOSS))
     ] = ON_LOSS[0],
-    mask: Annotated[bool, typer.Option("--mask", help="Hide each agent's part of sums from its neighbours.")] = False,
-    weights: Annotated[
-        str | None,
-        typer.Option(help="Mixing weights: metropolis, uniform or max-degree.", autocompletion=lambda: list(RULES)),
-    ] = None,
-    days: Annotated[int, typer.Option(help="How long the certificates are good for.", min=1, max=MOST_DAYS)] = DAYS,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was made as JSON.")] = False,
+    mask: Annotated[bool, Option("--mask", help="Hide each agent's part of sums from its neighbours.")] = False,
+    weights: Annotated[str | None, WEIGHTS] = None,
+    days: Annotated[int, Option(help="How long the certificates are good for.", min=1, max=MOST_DAYS)] = DAYS,
+    as_json: Annotated[bool, json_option("what was made")] = False,
 ) -> None:
     """Make a folder for each agent of a network: its file, its key, its certificate.
 
@@ -75,24 +77,19 @@ def init(
     Hand each folder to the agent's owner, who adds nothing but rows that no one else sees. Without --file, the agents'
     files are a skeleton to fill in, the same for all.
     """
-    with errors_are_said():
+    with exit_on_error():
         require("tomli_w", "cli")
         require("cryptography", "peers")
-        _check_new(folder)
+        check_folder(folder, "another DIR")
+        if folder.exists() and any(folder.iterdir()):
+            fix = f"Name a new folder: consilience init {folder}-2"
+            raise Refused("", f"{folder} is not empty, and keys are not written over", fix)
         plan = _plan(file, changes or [], network, weights, names, hosts, port, on_loss, mask)
         provision(folder, plan, days)
     if as_json:
         print_json(_data(folder, plan))
     else:
         print(_text(folder, plan))
-
-
-def _check_new(folder: Path) -> None:
-    check_folder(folder, "another DIR")
-    if folder.exists() and any(folder.iterdir()):
-        raise FileExistsError(
-            f"{folder} is not empty, and keys are not written over. Name a new folder: consilience init {folder}-2"
-        )
 
 
 # --- what to make -----------------------------------------------------------------------------------------
@@ -108,28 +105,27 @@ def _plan(
     port: int,
     on_loss: str,
     mask: bool,
-) -> Plan:
+) -> Provision:
     """Return the plan of what the options ask for, checked as far as it can be without the agents' files."""
-    tables: dict[str, Any] = (
-        {name: dict(table) for name, table in SKELETON.items()} if file is None else read_toml(file)
-    )
+    tables = deepcopy(SKELETON) if file is None else read_toml(file)
     for change in changes:
         apply_change(tables, change)
-    check_tables(tables, TABLES)
-    asked = {"kind": kind, "weights": weights}
-    table = {**tables.get("network", {}), **{key: value for key, value in asked.items() if value is not None}}
+    check_tables(tables, TABLES, ["sampler"])
+    asked = {key: value for key, value in (("kind", kind), ("weights", weights)) if value is not None}
+    table = tables.get("network", {}) | asked
     if "kind" not in table:
-        raise ValueError("a network is needed. Write --network ring:5.")
+        raise Refused("", "a network is needed", "Write --network ring:5.")
     linked = table_of("network", NetworkTable, table)
     network = network_from_spec(linked.kind, linked.weights, linked.seed)
     if network.size < 2:
-        raise ValueError(f"{linked.kind} has one agent, which has nobody to talk to. Write --network ring:3.")
-    if on_loss not in ON_LOSS:
-        raise ValueError(f"--on-loss {on_loss}: {choose_from(on_loss, ON_LOSS)}")
+        reason = f"{linked.kind} has one agent, which has nobody to talk to"
+        raise Refused("", reason, "Write --network ring:3.")
+    check_on_loss(on_loss)
     check_mask(mask, network.size, sampler_from(tables.get("sampler", {})))
     called = _names(names, network.size, linked.kind)
+    beside = (file or Path()).parent / tables.get("folder", ".")
     kept, left_out = _kept({**tables, "network": table})
-    return Plan(
+    return Provision(
         run_id=secrets.token_hex(8),
         network=network,
         names=called,
@@ -137,7 +133,7 @@ def _plan(
         tables=kept,
         on_loss=on_loss,
         mask=mask,
-        modules=[] if file is None else _modules(file, tables),
+        modules=[] if file is None else [path for name in _modules(kept) if (path := beside / f"{name}.py").is_file()],
         left_out=left_out,
     )
 
@@ -147,7 +143,8 @@ def _names(given: str | None, agents: int, kind: str) -> list[str]:
         return [f"agent{k}" for k in range(agents)]
     names = [name.strip() for name in given.split(",")]
     if len(names) != agents:
-        raise ValueError(f"--names has {len(names)} names, and {kind} has {agents} agents. Write one for each of them.")
+        reason = f"--names has {len(names)} names, and {kind} has {agents} agents"
+        raise Refused("", reason, "Write one for each of them.")
     check_names("--names", names)
     return names
 
@@ -156,26 +153,22 @@ def _places(given: str | None, names: Sequence[str], port: int, kind: str) -> li
     """Return each agent's address, with ports that are distinct on the same host."""
     hosts = [host.strip() for host in given.split(",")] if given is not None else [LOCAL] * len(names)
     if len(hosts) != len(names):
-        raise ValueError(f"--hosts has {len(hosts)} hosts, and {kind} has {len(names)} agents. Write one for each.")
+        reason = f"--hosts has {len(hosts)} hosts, and {kind} has {len(names)} agents"
+        raise Refused("", reason, "Write one for each.")
     found = [_host(host) for host in hosts]
     taken = [(same_host(host), own) for host, own in found if own is not None]
     for host, used in taken:
         if taken.count((host, used)) > 1:
-            raise ValueError(f"--hosts: two agents cannot share port {used} of {host}. Give one of them another.")
+            raise Refused("--hosts", f"two agents cannot share port {used} of {host}", "Give one of them another.")
     places = []
     for host, own in found:
-        place = Address(host, _free(host, port, taken) if own is None else own)
-        taken.append((same_host(host), place.port))
-        places.append(place)
+        free = (one for one in range(port, MOST_PORT + 1) if (same_host(host), one) not in taken)
+        if (number := own or next(free, None)) is None:
+            reason = f"there are not ports enough from there on for all agents of {host}"
+            raise Refused(f"--port {port}", reason, "Leave it out.")
+        taken.append((same_host(host), number))
+        places.append(Address(host, number))
     return places
-
-
-def _free(host: str, port: int, taken: Sequence[tuple[str, int]]) -> int:
-    """Return the first port of `host` from `port` on that no agent has."""
-    for candidate in range(port, MOST_PORT + 1):
-        if (same_host(host), candidate) not in taken:
-            return candidate
-    raise ValueError(f"--port {port}: there are not ports enough from there on for all agents of {host}. Leave it out.")
 
 
 def _host(text: str) -> tuple[str, int | None]:
@@ -183,9 +176,10 @@ def _host(text: str) -> tuple[str, int | None]:
     if found is None:
         bare = text.count(":") > 1 and "[" not in text
         fix = f"[{text}]" if bare else "10.0.0.1, a.example.org or [fd00::1], and a port after a colon if you like"
-        raise ValueError(f'--hosts: "{text}" is not a host. Write {fix}.')
+        raise Refused("--hosts", f'"{text}" is not a host', f"Write {fix}.")
     if found[0] in ("0.0.0.0", "::"):
-        raise ValueError(f"--hosts: {text} is no address that neighbours can reach. Write the machine's own.")
+        reason = f"{text} is no address that neighbours can reach"
+        raise Refused("--hosts", reason, "Write the machine's own.")
     return found
 
 
@@ -193,7 +187,8 @@ def _kept(tables: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Return the tables that go into the agents' files, and the names of those tables and keys that do not."""
     data, run = tables.get("data", {}), tables.get("run", {})
     if data.get("standardize"):
-        raise ValueError(f"[data] standardize: {NOT_FOR_AGENTS['standardize']}")
+        what = "[data] standardize"
+        raise Refused(what, *NOT_FOR_AGENTS[what])
     kept = {
         "model": tables.get("model", {}),
         "data": {key: value for key, value in data.items() if key in COLUMNS},
@@ -207,22 +202,18 @@ def _kept(tables: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     return kept, left_out
 
 
-def _modules(file: Path, tables: Mapping[str, Any]) -> list[Path]:
-    """Return the files of modules named in [model], as far as they are beside the run's file."""
-    model, folder = tables.get("model", {}), tables.get("folder", ".")
-    found = []
-    for key in ("posterior", "numpyro", "init"):
-        module = str(model.get(key, "")).partition(":")[0].removesuffix(".py")
-        path = file.parent / str(folder) / f"{module}.py"
-        if module.isidentifier() and path.is_file() and path not in found:
-            found.append(path)
-    return found
+def _modules(tables: Mapping[str, Any]) -> list[str]:
+    """Return the names of the modules that [model] refers to."""
+    references = [
+        str(tables["model"][key]) for key in ("posterior", "numpyro", "init") if key in tables.get("model", {})
+    ]
+    return list(dict.fromkeys(reference.partition(":")[0].removesuffix(".py") for reference in references))
 
 
 # --- saying it ------------------------------------------------------------------------------------------------
 
 
-def _data(folder: Path, plan: Plan) -> dict[str, Any]:
+def _data(folder: Path, plan: Provision) -> dict[str, Any]:
     return {
         "run": plan.run_id,
         "folder": str(folder),
@@ -243,16 +234,12 @@ def _data(folder: Path, plan: Plan) -> dict[str, Any]:
     }
 
 
-def _text(folder: Path, plan: Plan) -> str:
+def _text(folder: Path, plan: Provision) -> str:
     rows = [("folder", "for", "reached at")]
-    rows += [
-        (str(folder / name), f"the owner of {name}", place.endpoint)
-        for name, place in zip(plan.names, plan.places, strict=True)
-    ]
+    rows += [(str(folder / name), f"the owner of {name}", endpoint) for name, endpoint in plan.endpoints.items()]
     rows += [(str(folder / OBSERVER), "who may watch the run", "")]
     rows += [(str(folder / AUTHORITY), "nobody: keep it, it can make any agent's certificate", "")]
-    first = max(len(row[0]) for row in rows)
-    second = max(len(row[1]) for row in rows if row[2])
+    first, second = max(len(row[0]) for row in rows), max(len(row[1]) for row in rows if row[2])
     lines = [f"run {plan.run_id}: {len(plan.names)} agents, {plan.network.name}", ""]
     lines += [f"{one:<{first}}  {two:<{second}}  {three}".rstrip() for one, two, three in rows]
     lines += ["", *_notes(plan)]
@@ -265,14 +252,10 @@ def _text(folder: Path, plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def _notes(plan: Plan) -> list[str]:
+def _notes(plan: Provision) -> list[str]:
     """Return notes on what is still to be done, and on what was not taken over from the run's file."""
     notes = []
-    copied = {path.stem for path in plan.modules}
-    references = [
-        str(plan.tables["model"][key]) for key in ("posterior", "numpyro", "init") if key in plan.tables["model"]
-    ]
-    missing = {reference.partition(":")[0].removesuffix(".py") for reference in references} - copied
+    missing = {*_modules(plan.tables)} - {path.stem for path in plan.modules}
     if missing:
         notes.append(f"every agent needs {', '.join(sorted(missing))}: beside its {AGENT}, or installed.")
     if plan.left_out:

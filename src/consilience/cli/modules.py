@@ -10,7 +10,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .ending import choose_from, nearest
+from .._refused import Refused
+from .._tables import choose_from, nearest
 
 
 def named(key: str, reference: str, folder: Path) -> Any:
@@ -22,11 +23,12 @@ def named(key: str, reference: str, folder: Path) -> Any:
     module_name, colon, name = reference.partition(":")
     module_name = module_name.removesuffix(".py")
     if not colon or not name.isidentifier() or not all(part.isidentifier() for part in module_name.split(".")):
-        raise ValueError(f'{key} = "{reference}": a module and a name in it are needed. Write "my_model:{_last(key)}".')
+        fix = f'Write "my_model:{key.split()[-1]}".'
+        raise Refused(f'{key} = "{reference}"', "a module and a name in it are needed", fix)
     module = _module(key, module_name, folder)
     if not hasattr(module, name):
         public = [other for other in vars(module) if not other.startswith("_")]
-        raise ValueError(f'{key} = "{reference}": {module.__file__} has no {name}. {choose_from(name, public)}')
+        raise Refused(f'{key} = "{reference}"', f"{module.__file__} has no {name}", choose_from(name, public))
     return getattr(module, name)
 
 
@@ -38,7 +40,7 @@ def call(key: str, reference: str, function: Callable[..., Any], arguments: Mapp
     except TypeError as misfit:
         unknown = [name for name in arguments if name not in signature.parameters]
         fix = choose_from(unknown[0], list(signature.parameters)) if unknown and signature.parameters else ""
-        raise ValueError(f"{key} do not fit {reference}{signature}: {misfit}. {fix}".rstrip()) from None
+        raise Refused(f"{key} do not fit {reference}{signature}", str(misfit), fix) from None
     return function(**arguments)
 
 
@@ -51,24 +53,15 @@ def _module(key: str, name: str, folder: Path) -> ModuleType:
     except ModuleNotFoundError as missing:
         if missing.name is None or not f"{name}.".startswith(f"{missing.name}."):
             reason = f"{name} needs {missing.name}, which is not installed: pip install {missing.name}"
-            raise ModuleNotFoundError(f"{key}: {reason}") from None
+            raise Refused(key, reason) from None
         near = nearest(name, sorted(file.stem for file in folder.glob("*.py")))
-        fix = f'Write "{near}:..."' if near else f"Put {name}.py into {folder}"
-        raise ModuleNotFoundError(
-            f"{key}: there is no module {name}, neither in {folder} nor installed. {fix}."
-        ) from None
+        fix = f'Write "{near}:...".' if near else f"Put {name}.py into {folder}."
+        raise Refused(key, f"there is no module {name}, neither in {folder} nor installed", fix) from None
     except SyntaxError as error:
         line = (error.text or "").strip()
-        raise ValueError(f"{error.filename}, line {error.lineno} is not Python: {error.msg}.\n\n    {line}") from None
-    _check_not_shadowed(key, name, module, folder)
-    return module
-
-
-def _check_not_shadowed(key: str, name: str, module: ModuleType, folder: Path) -> None:
+        subject = f"{error.filename}, line {error.lineno} is not Python"
+        raise Refused(subject, f"{error.msg}.\n\n    {line}") from None
     beside = folder / f"{name.replace('.', '/')}.py"
     if beside.exists() and module.__file__ is not None and not beside.samefile(module.__file__):
-        raise ValueError(f"{key}: {beside} is hidden by another module {name}, {module.__file__}. Rename yours.")
-
-
-def _last(key: str) -> str:
-    return key.split()[-1]
+        raise Refused(key, f"{beside} is hidden by another module {name}, {module.__file__}", "Rename yours.")
+    return module

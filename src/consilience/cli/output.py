@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
 
 from ..results import Run, Summary
 
-QUIET = "No progress, and nothing but the result on stdout."  # the help of --quiet, in all commands
+
+def new_table(header: Sequence[str], left: Sequence[str], wrapped: Sequence[str] = (), **options: Any) -> Table:
+    """Make a table for the terminal, of numbers but for the columns `left`; only those `wrapped` may be broken."""
+    table = Table(title_justify="left", box=SIMPLE_HEAD, padding=(0, 1), **options)
+    for name in header:
+        table.add_column(name, justify="left" if name in left else "right", no_wrap=name not in wrapped)
+    return table
 
 
 def run_data(run: Run) -> dict[str, Any]:
@@ -42,15 +50,23 @@ def summary_data(summary: Summary) -> dict[str, Any]:
     }
 
 
-def run_text(run: Run) -> str:
-    """Return a run's summary as text, with its scores if there are any."""
+def result_text(run: Run, as_json: bool, paths: Mapping[str, str]) -> str:
+    """Return a run's summary, its scores if there are any, and where everything is: as text, or as JSON."""
+    if as_json:
+        return json_text({**run_data(run), "paths": paths})
     scores = run.evaluation
-    return f"{run.summary()}\n" + ("" if scores is None else f"\n{scores}\n")
+    width = max(map(len, paths))
+    lines = [f"{run.summary()}\n", *([] if scores is None else [f"{scores}\n"])]
+    return "\n".join([*lines, *(f"{what:<{width}}  {path}" for what, path in paths.items())])
+
+
+def json_text(data: Any) -> str:
+    """Return data as JSON, with null for NaN, which JSON does not have, and text for infinity."""
+    return json.dumps(_plain(data), indent=2, allow_nan=False)
 
 
 def print_json(data: Any) -> None:
-    """Print data as JSON on stdout, with null for NaN, which JSON does not have, and text for infinity."""
-    print(json.dumps(_plain(data), indent=2, allow_nan=False))
+    print(json_text(data))
 
 
 def _plain(value: Any) -> Any:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
+from typer import Argument, Option
 
-from ..network import EXAMPLES, RULES, Network, network_from_spec
+from .._refused import Refused
+from .._tables import apply_change, no_file
+from ..network import Network, network_from_spec
 from ..planning import (
     LinkSpeeds,
     Prediction,
@@ -27,15 +27,12 @@ from ..planning import (
     seconds,
     trial_of,
 )
-from ..results import Run
 from ..samplers import DMALA, NUTS, Sampler
 from .build import SAMPLERS, sampler_from
-from .changes import set_option
-from .ending import errors_are_said, no_file
-from .output import QUIET, print_json
+from .errors import check_page, exit_on_error
+from .options import NETWORK_HELP, WEIGHTS, NetworkSeed, Quiet, json_option, network_kinds, set_option
+from .output import new_table, print_json
 from .report import load_run
-from .toml import apply_change
-from .writing import check_page
 
 ASSUMED_EVALUATIONS = 15  # a NUTS trajectory of four doublings
 PAGE = "docs/plan.md"
@@ -45,57 +42,44 @@ PICTURES = (".png", ".svg", ".pdf")
 def plan(
     spec: Annotated[
         str | None,
-        typer.Argument(
-            help=f"The network: {', '.join(EXAMPLES.values())}. May be left out with --run.",
-            autocompletion=lambda: list(EXAMPLES.values()),
-            metavar="SPEC",
-        ),
+        Argument(help=f"{NETWORK_HELP} May be left out with --run.", autocompletion=network_kinds, metavar="SPEC"),
     ] = None,
-    latency: Annotated[str | None, typer.Option(help="Of all links, one way: 20ms.", metavar="TIME")] = None,
-    bandwidth: Annotated[str | None, typer.Option(help="Of all links, each way: 50Mbit/s.", metavar="RATE")] = None,
+    latency: Annotated[str | None, Option(help="Of all links, one way: 20ms.", metavar="TIME")] = None,
+    bandwidth: Annotated[str | None, Option(help="Of all links, each way: 50Mbit/s.", metavar="RATE")] = None,
     links: Annotated[
         Path | None,
-        typer.Option(
-            help="A table with columns from, to, latency, bandwidth: a line for each link.", metavar="FILE.csv"
-        ),
+        Option(help="A table with columns from, to, latency, bandwidth: a line for each link.", metavar="FILE.csv"),
     ] = None,
-    dimension: Annotated[int | None, typer.Option(help="How many parameters the model has.", min=1)] = None,
+    dimension: Annotated[int | None, Option(help="How many parameters the model has.", min=1)] = None,
     gradient_time: Annotated[
-        str, typer.Option(help="An agent's own log density and gradient, of all chains: 2ms.", metavar="TIME")
+        str, Option(help="An agent's own log density and gradient, of all chains: 2ms.", metavar="TIME")
     ] = "0ms",
     sampler: Annotated[
-        str | None, typer.Option(help="nuts if not given.", autocompletion=lambda: list(SAMPLERS), metavar="NAME")
+        str | None, Option(help="nuts if not given.", autocompletion=lambda: list(SAMPLERS), metavar="NAME")
     ] = None,
     changes: Annotated[
         list[str] | None, set_option("A setting of the sampler: --set sampler.num_integration_steps=20.")
     ] = None,
-    chains: Annotated[
-        int | None, typer.Option(help="Side by side, in the same messages; 1 if not given.", min=1)
-    ] = None,
+    chains: Annotated[int | None, Option(help="Side by side, in the same messages; 1 if not given.", min=1)] = None,
     evaluations: Annotated[
-        float | None,
-        typer.Option(help=f"Gradients in a draw of nuts; {ASSUMED_EVALUATIONS} if nobody knows better.", min=1),
+        float | None, Option(help=f"Gradients in a draw of nuts; {ASSUMED_EVALUATIONS} if nobody knows better.", min=1)
     ] = None,
     ess_per_draw: Annotated[
-        float | None, typer.Option(help="Effective draws in a draw of one chain: 0.5.", metavar="NUMBER")
+        float | None, Option(help="Effective draws in a draw of one chain: 0.5.", metavar="NUMBER")
     ] = None,
     run: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="A run's folder: it knows dimension, sampler, chains, gradients and effective draws.", metavar="DIR"
         ),
     ] = None,
-    weights: Annotated[
-        str,
-        typer.Option(help="Mixing weights: metropolis, uniform or max-degree.", autocompletion=lambda: RULES),
-    ] = "metropolis",
-    seed: Annotated[int, typer.Option(help="Of a random network.", min=0, max=2**32 - 1)] = 0,
+    weights: Annotated[str, WEIGHTS] = "metropolis",
+    seed: NetworkSeed = 0,
     figure: Annotated[
-        Path | None,
-        typer.Option(help="Draw time per draw over the number of agents, up to a million.", metavar="FILE.png"),
+        Path | None, Option(help="Draw time per draw over the number of agents, up to a million.", metavar="FILE.png")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the prediction as JSON.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help=QUIET)] = False,
+    as_json: Annotated[bool, json_option("the prediction")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Predict what a run by peers will take: time per draw, what it goes into, what is sent, how best to agree.
 
@@ -104,42 +88,32 @@ def plan(
     What a sampler sends is read off the sampler, how long that takes follows from the links, and what software adds was
     measured. docs/plan.md says how far predictions were from peers on links that are as slow as these.
     """
-    with errors_are_said():
+    with exit_on_error():
         if figure is not None:
             _check_figure(figure)
         made = None if run is None else load_run(run)
         trial = None if made is None else trial_of(made)
         built = _sampler(sampler, changes or [], trial)
-        network = _network(spec, made, weights, seed)
-        asked = _asked(network, built, trial, dimension, chains, evaluations, ess_per_draw)
+        if spec is None and made is None:
+            fix = "Write consilience plan ring:5 --latency 20ms --bandwidth 50Mbit/s ..."
+            raise Refused("", "a network is needed", fix)
+        network = made.network if spec is None and made else network_from_spec(spec or "", weights, seed)
+        size, origins = _size_of_run(built, trial, dimension, chains, evaluations, ess_per_draw)
         speeds = _links(network, latency, bandwidth, links)
         gradient = seconds("--gradient-time", gradient_time)
-        found = predict(
-            asked.network,
-            speeds,
-            asked.sampler,
-            asked.dimension,
-            chains=asked.chains,
-            gradient_seconds=gradient,
-            evaluations=asked.evaluations,
-            ess_per_draw=asked.ess_per_draw,
-        )
-        assumptions = _assumptions(asked, gradient, found)
+        found = predict(network, speeds, built, **size, gradient_seconds=gradient)
+        assumptions = [*origins, *_assumptions(size["chains"], gradient, found)]
         if figure is not None:
-            _draw(figure, asked, speeds, gradient, found)
-    facts = {
-        "network": asked.network.name,
-        "links": str(speeds),
-        "sampler": asked.sampler.name,
-        "dimension": asked.dimension,
-        "chains": asked.chains,
-        "gradient_seconds": gradient,
-    }
+            title = f"{built.name}, {size['dimension']:,} parameters; links of {speeds}"
+            costs = _costs_by_family(built, size, speeds, gradient)
+            plan_figure(costs, title, figure, (network.size, found.seconds) if network.size > 1 else None)
+    facts: dict[str, Any] = {"network": network.name, "links": str(speeds), "sampler": built.name}
+    facts |= {"dimension": size["dimension"], "chains": size["chains"], "gradient_seconds": gradient}
     if as_json:
         told = {**facts, **asdict(found), "bottleneck": found.bottleneck, "assumptions": assumptions}
         print_json(told | ({"figure": str(figure)} if figure else {}))
     else:
-        _print(facts, found, assumptions, quiet)
+        _print(facts, found, [] if quiet else assumptions)
         if figure is not None:
             print(f"{figure} written." if not quiet else figure)
 
@@ -147,62 +121,37 @@ def plan(
 # --- what is asked ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """The run that is to be predicted, and where its numbers come from."""
-
-    network: Network
-    sampler: Sampler
-    dimension: int
-    chains: int
-    evaluations: float | None
-    ess_per_draw: float | None
-    origins: tuple[str, ...]
-
-
-def _network(spec: str | None, made: Run | None, weights: str, seed: int) -> Network:
-    if spec is not None:
-        return network_from_spec(spec, weights, seed)
-    if made is None:
-        raise ValueError("a network is needed. Write consilience plan ring:5 --latency 20ms --bandwidth 50Mbit/s ...")
-    return made.network
-
-
 def _sampler(name: str | None, changes: list[str], trial: Trial | None) -> Sampler:
     recorded = {} if trial is None else trial.sampler
     if name is not None and recorded.get("name", name) != name:
-        raise ValueError(f"--sampler {name}: the run is one of {recorded['name']}. Leave out --sampler, or --run.")
+        reason = f"the run is one of {recorded['name']}"
+        raise Refused(f"--sampler {name}", reason, "Leave out --sampler, or --run.")
     tables: dict[str, Any] = {"sampler": {**recorded, **({} if name is None else {"name": name})}}
     for change in changes:
         apply_change(tables, change)
         if [*tables] != ["sampler"]:
-            raise ValueError(
-                f"--set {change}: only a sampler's settings are planned with. Write --set sampler.NAME=..."
-            )
+            reason = "only a sampler's settings are planned with"
+            raise Refused(f"--set {change}", reason, "Write --set sampler.NAME=...")
     return sampler_from(tables["sampler"])
 
 
-def _asked(
-    network: Network,
+def _size_of_run(
     sampler: Sampler,
     trial: Trial | None,
     dimension: int | None,
     chains: int | None,
     evaluations: float | None,
     ess_per_draw: float | None,
-) -> Wanted:
-    """Return the run to predict: what the options say, and where they leave something out, what a trial has shown."""
-    origins: list[str] = []
-    if dimension is None:
-        if trial is None:
-            raise ValueError(
-                "how many parameters has the model? Write --dimension 650, or --run DIR of one of its runs."
-            )
-        dimension = trial.dimension
+) -> tuple[dict[str, Any], list[str]]:
+    """Return what `predict` asks for: from the options, else from the trial; and where assumed numbers come from."""
+    origins = []
+    if dimension is None and trial is None:
+        fix = "Write --dimension 650, or --run DIR of one of its runs."
+        raise Refused("", "how many parameters has the model?", fix)
     if evaluations is not None and not math.isfinite(evaluations):
-        raise ValueError(f"--evaluations {evaluations}: a number is needed. Write --evaluations 15.")
+        raise Refused(f"--evaluations {evaluations}", "a number is needed", "Write --evaluations 15.")
     if not isinstance(sampler, NUTS) and evaluations is not None:
-        raise ValueError(f"--evaluations: {sampler.name} takes as many gradients as it is set to. Leave it out.")
+        raise Refused("--evaluations", f"{sampler.name} takes as many gradients as it is set to", "Leave it out.")
     if isinstance(sampler, NUTS) and evaluations is None:
         if trial is not None and trial.evaluations is not None:
             evaluations = trial.evaluations
@@ -217,13 +166,19 @@ def _asked(
             )
     if ess_per_draw is not None:
         if not 0 < ess_per_draw < math.inf:
-            raise ValueError(f"--ess-per-draw {ess_per_draw:g}: a positive number is needed. Write --ess-per-draw 0.5.")
+            fix = "Write --ess-per-draw 0.5."
+            raise Refused(f"--ess-per-draw {ess_per_draw:g}", "a positive number is needed", fix)
         origins.append(f"{ess_per_draw:g} effective draws in a draw of a chain: as given.")
     elif trial is not None and trial.ess_per_draw is not None:
         ess_per_draw = trial.ess_per_draw
         origins.append(f"{ess_per_draw:.2g} effective draws in a draw of a chain, by the slowest parameter of the run.")
-    chains = chains or (1 if trial is None else trial.chains)
-    return Wanted(network, sampler, dimension, chains, evaluations, ess_per_draw, tuple(origins))
+    size = {
+        "dimension": dimension or (trial and trial.dimension),
+        "chains": chains or (trial.chains if trial else 1),
+        "evaluations": evaluations,
+        "ess_per_draw": ess_per_draw,
+    }
+    return size, origins
 
 
 def _links(network: Network, latency: str | None, bandwidth: str | None, file: Path | None) -> LinkSpeeds:
@@ -235,61 +190,79 @@ def _links(network: Network, latency: str | None, bandwidth: str | None, file: P
         return read_links(file, network, delay, rate)
     if delay is None or rate is None:
         missing = "--latency 20ms" if delay is None else "--bandwidth 50Mbit/s"
-        raise ValueError(f"how slow are the links? Write {missing}, or --links FILE.csv with a line for each.")
+        raise Refused("", "how slow are the links?", f"Write {missing}, or --links FILE.csv with a line for each.")
     return LinkSpeeds.alike(network, delay, rate)
+
+
+def _check_figure(path: Path) -> None:
+    check_page(path, "--figure FILE.png")
+    if path.suffix not in PICTURES:
+        right = path.with_suffix(PICTURES[0])
+        raise Refused(f"--figure {path}", f"what is drawn is {', '.join(PICTURES)}", f"Write --figure {right}.")
+
+
+def _costs_by_family(sampler: Sampler, size: dict[str, Any], links: LinkSpeeds, gradient: float) -> Any:
+    """Predict the time per draw on networks of every family, of up to a million agents."""
+
+    def rounds(family: Size) -> int:
+        given = getattr(sampler, "rounds", "auto")
+        return family.averaging_rounds if given == "auto" else int(given)
+
+    # On a complete graph an average takes one round.
+    demand = demand_of(sampler, Network.complete(3), size["dimension"], size["chains"], size["evaluations"])
+    return predict_families(demand, rounds if isinstance(sampler, DMALA) else None, *links.slowest, gradient)
 
 
 # --- what is said -----------------------------------------------------------------------------------------------
 
 
-def _assumptions(asked: Wanted, gradient: float, found: Prediction) -> list[str]:
-    told = [*asked.origins]
+def _assumptions(chains: int, gradient: float, found: Prediction) -> list[str]:
+    told = []
     if not gradient:
         told.append("Gradients take no time: say how long one takes, --gradient-time 2ms.")
     if found.seconds_per_effective_draw is None:
         told.append("How many draws are worth an effective one is not known: --run DIR, or --ess-per-draw.")
-    told += [
-        f"A draw is an iteration after the warm-up, of {asked.chains} chain{'s' * (asked.chains > 1)}; agents agree on "
+    return [
+        *told,
+        f"A draw is an iteration after the warm-up, of {chains} chain{'s' * (chains > 1)}; agents agree on "
         f"how to go on after every {found.draws_at_once} of them.",
         "Each link has its bandwidth to itself, and no agent is slower than the others.",
         f"What software adds to a message was measured; how far off predictions were is in {PAGE}.",
     ]
-    return told
 
 
-def _print(facts: dict[str, Any], found: Prediction, assumptions: list[str], quiet: bool) -> None:
+def _print(facts: dict[str, Any], found: Prediction, assumptions: list[str]) -> None:
     console = Console()
     many = f"{facts['chains']} chains" if facts["chains"] > 1 else "one chain"
     title = f"{facts['sampler']} on {facts['network']}, {facts['dimension']:,} parameters, {many}; {facts['links']}"
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, show_header=False, padding=(0, 1))
-    table.add_column(no_wrap=True)
-    table.add_column()
-    table.add_row("time per draw", _time(found.seconds))
-    if found.seconds_per_effective_draw is not None:
-        table.add_row("time per effective draw", _time(found.seconds_per_effective_draw))
     parts = sorted(found.shares.items(), key=lambda item: -item[1])
-    table.add_row("bottleneck", found.bottleneck)
-    table.add_row("time goes into", ", ".join(f"{part} {share:.0%}" for part, share in parts))
     most = f", at most {_size(found.most_megabytes)}" if found.most_megabytes > 1.01 * found.megabytes_per_agent else ""
-    table.add_row("an agent sends", f"{_size(found.megabytes_per_agent)} a draw on average{most}")
-    table.add_row("rounds, messages", f"{found.rounds:.1f}, {found.messages:.1f} a draw")
-    table.add_row("gradients", f"{found.evaluations:g} a draw")
+    effective = found.seconds_per_effective_draw
+    rows = {
+        "time per draw": _time(found.seconds),
+        "time per effective draw": None if effective is None else _time(effective),
+        "bottleneck": found.bottleneck,
+        "time goes into": ", ".join(f"{part} {share:.0%}" for part, share in parts),
+        "an agent sends": f"{_size(found.megabytes_per_agent)} a draw on average{most}",
+        "rounds, messages": f"{found.rounds:.1f}, {found.messages:.1f} a draw",
+        "gradients": f"{found.evaluations:g} a draw",
+    }
+    table = new_table(["", " "], ["", " "], [" "], title=title, show_header=False)
+    for row in rows.items():
+        if row[1] is not None:
+            table.add_row(*row)
     console.print(table)
     if found.methods:
-        ways = Table(box=SIMPLE_HEAD, padding=(0, 1))
-        for heading, side in (("to agree on", "left"), ("method", "left"), ("rounds", "right"), ("time", "right")):
-            ways.add_column(heading, justify=side, no_wrap=heading == "method")  # type: ignore[arg-type]
-        ways.add_column("sent", justify="right")
-        ways.add_column("")
+        header = ("to agree on", "method", "rounds", "time", "sent", "")
+        ways = new_table(header, ("to agree on", "method", ""), [name for name in header if name != "method"])
         for way in found.methods:
             name = f"[bold]{way.method}[/]" if way.is_best else way.method
             note = f"best: {way.note}" if way.is_best else way.note
             sent = _size(way.megabytes_per_agent)
             ways.add_row(way.purpose * way.is_best, name, f"{way.rounds:,}", _time(way.seconds), sent, note)
         console.print(ways)
-    if not quiet:
-        for line in assumptions:
-            console.print(f"- {line}", style="dim", highlight=False)
+    for line in assumptions:
+        console.print(f"- {line}", style="dim", highlight=False)
 
 
 def _time(seconds: float) -> str:
@@ -302,24 +275,3 @@ def _size(megabytes: float) -> str:
     if megabytes < 1e-3:
         return f"{1e6 * megabytes:.0f} B"
     return f"{megabytes:,.3g} MB" if megabytes >= 1 else f"{1e3 * megabytes:.3g} kB"
-
-
-def _check_figure(path: Path) -> None:
-    check_page(path, "--figure FILE.png")
-    if path.suffix not in PICTURES:
-        right = path.with_suffix(PICTURES[0])
-        raise ValueError(f"--figure {path}: what is drawn is {', '.join(PICTURES)}. Write --figure {right}.")
-
-
-def _draw(path: Path, asked: Wanted, links: LinkSpeeds, gradient: float, found: Prediction) -> None:
-    sampler = asked.sampler
-
-    def rounds(size: Size) -> int:
-        given = getattr(sampler, "rounds", "auto")
-        return size.averaging_rounds if given == "auto" else int(given)
-
-    # On a complete graph an average takes one round.
-    demand = demand_of(sampler, Network.complete(3), asked.dimension, asked.chains, asked.evaluations)
-    costs = predict_families(demand, rounds if isinstance(sampler, DMALA) else None, *links.slowest, gradient)
-    title = f"{asked.sampler.name}, {asked.dimension:,} parameters; links of {links}"
-    plan_figure(costs, title, path, (asked.network.size, found.seconds) if asked.network.size > 1 else None)

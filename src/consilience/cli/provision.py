@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from .._extras import require
+from .._tables import read_toml
 from ..network import Network
-from ..peers import OBSERVER
-from .agents import AGENT, AUTHORITY, ON_LOSS, check_agent
-from .endpoints import Address
-from .observer import OBSERVER_FILE, read_observer
-from .toml import read_toml
+from ..peers import AGENT, AUTHORITY, OBSERVER, OBSERVER_FILE, ON_LOSS, Address, Authority, read_observer
+from .agents import check_agent
 
 AGENT_COMMENTS = {
     "listen": "where neighbours reach this agent",
@@ -35,7 +33,7 @@ COLUMN_LINES = '# features = ["age", "bmi"]\n# target = "ill"\n'
 
 
 @dataclass(frozen=True)
-class Plan:
+class Provision:
     """A plan of all that `provision` writes."""
 
     run_id: str
@@ -48,14 +46,16 @@ class Plan:
     modules: list[Path]
     left_out: list[str]
 
+    @property
+    def endpoints(self) -> dict[str, str]:
+        return {name: place.endpoint for name, place in zip(self.names, self.places, strict=True)}
+
     def neighbors(self, agent: int) -> dict[str, str]:
         return {self.names[k]: self.places[k].endpoint for k in self.network.neighbors(agent)}
 
 
-def provision(folder: Path, plan: Plan, days: int) -> None:
+def provision(folder: Path, plan: Provision, days: int) -> None:
     """Write all that is planned into a folder, or nothing: every agent's file is read back before the folder has it."""
-    from ..peers import Authority
-
     is_new = not folder.exists()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
@@ -103,7 +103,7 @@ def _read_back(path: Path) -> None:
     check_agent(path, {**tables, "data": {**tables["data"], "file": "mine.csv"}}).identity()
 
 
-def _agent_text(plan: Plan, agent: int) -> str:
+def _agent_text(plan: Provision, agent: int) -> str:
     """Return the text of an agent's agent.toml."""
     name = plan.names[agent]
     table = {
@@ -134,11 +134,10 @@ def _commented(name: str, table: Mapping[str, Any]) -> str:
     return f"# {COMMENTS[name]}\n{_toml({name: table})}{columns}"
 
 
-def _observer_text(plan: Plan) -> str:
+def _observer_text(plan: Provision) -> str:
     """Return the text of observer.toml."""
-    endpoints = {name: place.endpoint for name, place in zip(plan.names, plan.places, strict=True)}
     files = {"key": "key.pem", "certificate": "certificate.pem", "authority": "authority.pem"}
-    tables = {OBSERVER: {"run": plan.run_id, **files, "names": plan.names}, "agents": endpoints}
+    tables = {OBSERVER: {"run": plan.run_id, **files, "names": plan.names}, "agents": plan.endpoints}
     return f"# For who watches the run {plan.run_id}. key.pem must not leave this folder.\n\n{_toml(tables)}"
 
 

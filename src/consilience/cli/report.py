@@ -7,30 +7,32 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
+from .._refused import Refused
+from .._tables import nearest
 from ..results import Run, load
 from ..store import RUN
-from .ending import errors_are_said, nearest
-from .output import QUIET, print_json, run_data
-from .writing import check_page
+from .errors import check_page, exit_on_error
+from .options import Quiet, json_option
+from .output import print_json, run_data
 
 WIDTH = 98  # characters
 MADE_BY = "A run is made by: consilience run FILE.toml"
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of runs.", metavar="RUN")],
-    out: Annotated[Path, typer.Option(help="The page.")] = Path("report.html"),
-    title: Annotated[str | None, typer.Option(help="Of the page.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print every run's summary and scores as JSON.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help=QUIET)] = False,
+    runs: Annotated[list[Path], Argument(help="Folders of runs.", metavar="RUN")],
+    out: Annotated[Path, Option(help="The page.")] = Path("report.html"),
+    title: Annotated[str | None, Option(help="Of the page.")] = None,
+    as_json: Annotated[bool, json_option("every run's summary and scores")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Write one page about one run, or about several side by side; it needs nothing but a browser.
 
     Example: consilience report runs/nuts runs/dmala --out comparison.html
     """
-    with errors_are_said():
+    with exit_on_error():
         from ..report import report as write_page
 
         loaded = {name: load_run(folder) for name, folder in zip(_names(runs), runs, strict=True)}
@@ -60,8 +62,8 @@ def load_run(folder: Path) -> Run:
         return load(folder)
     if folder.is_file():
         fix = f"Did you mean {folder.parent}?" if (folder.parent / RUN).is_file() else MADE_BY
-        raise ValueError(f"{folder} is a file, and the folder of a run is needed. {fix}")
+        raise Refused("", f"{folder} is a file, and the folder of a run is needed", fix)
     there = sorted(str(path.parent) for path in folder.parent.glob(f"*/{RUN}"))
     near = nearest(str(folder), there)
     fix = f"Did you mean {near}?" if near else f"There are {', '.join(there[:8])}." if there else ""
-    raise FileNotFoundError(f"{folder} holds no run. {fix or MADE_BY}")
+    raise Refused("", f"{folder} holds no run", fix or MADE_BY)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, TypeAlias
 
-import typer
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
+from typer import Argument, Option
 
 from .._compiled import keep_compiled_code
-from .._extras import check_installed
+from .._refused import Refused
+from .._tables import choose_from
 from ..experiments import (
     CLAIM_HEADER,
     EXPERIMENTS,
@@ -31,46 +28,33 @@ from ..experiments import (
 )
 from ..experiments import reproduce as run_experiment
 from ..store import RUN
-from .ending import INTERRUPTED, choose_from, end, errors_are_said
-from .output import QUIET
-from .writing import check_folder
+from .errors import FOR_PAGES, INTERRUPTED, check_extras, check_folder, end, exit_on_error
+from .options import Quick, Quiet, json_option
+from .output import new_table
 
 ALL = "all"
 PAGE = "index.html"
+Scale: TypeAlias = Literal["small", "paper"]
 UNLIMITED = 10_000  # columns
-
-
-class Scale(StrEnum):
-    small = "small"
-    paper = "paper"
-
-
-class Precision(StrEnum):
-    float32 = "float32"
-    tf32 = "tf32"
 
 
 def reproduce(
     names: Annotated[
-        list[str], typer.Argument(help="gmm, boston, mnist-partial, mnist-ring, bnn, theory, or all.", metavar="NAME")
+        list[str], Argument(help="gmm, boston, mnist-partial, mnist-ring, bnn, theory, or all.", metavar="NAME")
     ],
     scale: Annotated[
-        Scale, typer.Option(help="small: each in two minutes on two cores. paper: in full; the images need a GPU.")
-    ] = Scale.small,
-    seeds: Annotated[
-        int | None, typer.Option(help="Independent chains; left out, the experiment's own.", min=1)
-    ] = None,
+        Scale, Option(help="small: each in two minutes on two cores. paper: in full; the images need a GPU.")
+    ] = "small",
+    seeds: Annotated[int | None, Option(help="Independent chains; left out, the experiment's own.", min=1)] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for all; left out, reproduction/SCALE.", show_default=False)
+        Path | None, Option(help="Folder for all; left out, reproduction/SCALE.", show_default=False)
     ] = None,
     precision: Annotated[
-        Precision, typer.Option(help="Of products on a GPU: tf32 is faster, and has 11 bits.")
-    ] = Precision.float32,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A hundredth of the iterations: a look, not a result.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the records as JSON.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help=QUIET)] = False,
+        Literal["float32", "tf32"], Option(help="Of products on a GPU: tf32 is faster, and has 11 bits.")
+    ] = "float32",
+    quick: Quick = False,
+    as_json: Annotated[bool, json_option("the records")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Run the paper's experiments: its methods at its settings, and beside them exact ones.
 
@@ -79,21 +63,21 @@ def reproduce(
 
     Example: consilience reproduce mnist-ring --scale small
     """
-    folder = out or Path("reproduction") / (scale.value + "-quick" * quick)
+    folder = out or Path("reproduction") / (scale + "-quick" * quick)
 
     def what_now() -> str:
         drawn = any(folder.glob(f"*/{RUNS}/*/{RUN}"))
         return f"{folder} has what was drawn: the same command goes on with it, --out DIR starts anew." * drawn
 
     try:
-        with errors_are_said(hint=what_now):
+        with exit_on_error(hint=what_now):
             chosen = _chosen(names)
             _check(chosen, scale, folder)
             keep_compiled_code()
             records = []
             for experiment in chosen:
                 place = folder / experiment.name
-                options = Options(scale.value, seeds, place, precision.value, not (quiet or as_json), quick)
+                options = Options(scale, seeds, place, precision, not (quiet or as_json), quick)
                 records.append(run_experiment(experiment, options))
                 if not as_json:
                     show(records[-1])
@@ -109,16 +93,15 @@ def reproduce(
 def _chosen(names: list[str]) -> list[Experiment]:
     for name in names:
         if name not in EXPERIMENTS and name != ALL:
-            raise ValueError(f"there is no experiment {name!r}. {choose_from(name, [*EXPERIMENTS, ALL])}")
+            raise Refused("", f"there is no experiment {name!r}", choose_from(name, [*EXPERIMENTS, ALL]))
     return [one for one in EXPERIMENTS.values() if one.name in names or ALL in names]
 
 
 def _check(chosen: list[Experiment], scale: Scale, folder: Path) -> None:
     """Refuse missing packages and data, and an unusable folder, before the first draw and not after the last."""
-    for module in ("sklearn", "arviz_stats", "matplotlib"):
-        check_installed(module, "demo")
+    check_extras(demo=FOR_PAGES)
     check_folder(folder, "--out DIR")
-    if scale is Scale.paper:
+    if scale == "paper":
         data.fetch(*sorted({name for one in chosen for name in one.data}))
 
 
@@ -130,7 +113,7 @@ def show(record: Record) -> None:
     if record.rows:
         _show_methods(console, method_header(record), method_cells(record))
     if record.claims:
-        table = _table(CLAIM_HEADER)
+        table = new_table(CLAIM_HEADER, CLAIM_HEADER, CLAIM_HEADER, pad_edge=False)
         for cells in claim_cells(record.claims):
             table.add_row(*cells)
         console.print(table)
@@ -141,7 +124,8 @@ def show(record: Record) -> None:
 
 def _show_methods(console: Console, header: list[str], rows: list[list[str]]) -> None:
     """Print methods as a table, or where that is too wide, as a paragraph each: no digit is cut off."""
-    table = _table(header, numbers_from=header.index("settings") + 1)
+    left = [*header[: header.index("settings") + 1], "target"]
+    table = new_table(header, left, pad_edge=False)
     for cells in rows:
         table.add_row(*cells)
     if Console(width=UNLIMITED).measure(table).maximum <= console.width:
@@ -151,11 +135,3 @@ def _show_methods(console: Console, header: list[str], rows: list[list[str]]) ->
         said = ", ".join(f"{column} {cell}" for column, cell in zip(header[1:], cells, strict=True))
         console.print(f"[bold]{name}[/]: {said}")
     console.print()
-
-
-def _table(header: Sequence[str], numbers_from: int | None = None) -> Table:
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
-    for place, name in enumerate(header):
-        is_number = numbers_from is not None and place >= numbers_from and name != "target"
-        table.add_column(name, justify="right" if is_number else "left", no_wrap=numbers_from is not None)
-    return table

@@ -5,42 +5,48 @@ from __future__ import annotations
 import json
 import os
 import sys
-from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+from contextlib import redirect_stdout
+from dataclasses import asdict
 from itertools import count
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import jax
-import typer
+from typer import Argument, Option
 
 from .._compiled import keep_compiled_code
-from .._extras import check_installed, require
+from .._extras import require
 from .._refused import Refused
 from ..engine import Hosts
 from ..results import Run
 from ..runs import Devices, sample
 from ..store import RUN
 from .build import Job, build
-from .changes import set_option
 from .config import Config, differences, read_config
-from .devices import CoordinatorOption, DevicesOption, HostOption, HostsOption, among, devices_line, runtime_of
-from .ending import FAILED, INTERRUPTED, MOST_LINES, end, errors_are_said
-from .output import QUIET, print_json, run_data, run_text
-from .writing import check_folder, check_page
+from .devices import (
+    CoordinatorOption,
+    DevicesOption,
+    HostOption,
+    HostsOption,
+    devices_line,
+    exit_on_error_together,
+    runtime_of,
+)
+from .errors import FAILED, INTERRUPTED, MOST_LINES, check_extras, check_folder, check_page, end, exit_on_error
+from .options import Changes, Quiet, json_option
+from .output import result_text
 
 CONFIG = "config.toml"
 
 
 def run(
-    file: Annotated[Path, typer.Argument(help="A TOML file that describes the run.", metavar="FILE.toml")],
-    changes: Annotated[
-        list[str] | None, set_option("Change a key of the file: --set run.seed=3. As often as you like.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="The run's folder; else run.out, or runs/NAME.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
-    no_report: Annotated[bool, typer.Option("--no-report", help="Do not write the page.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print summary, scores and paths as JSON.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help=QUIET)] = False,
+    file: Annotated[Path, Argument(help="A TOML file that describes the run.", metavar="FILE.toml")],
+    changes: Changes = None,
+    out: Annotated[Path | None, Option(help="The run's folder; else run.out, or runs/NAME.")] = None,
+    resume: Annotated[bool, Option("--resume", help="Go on with the run in the folder.")] = False,
+    no_report: Annotated[bool, Option("--no-report", help="Do not write the page.")] = False,
+    as_json: Annotated[bool, json_option("summary, scores and paths")] = False,
+    quiet: Quiet = False,
     devices: DevicesOption = None,
     coordinator: CoordinatorOption = None,
     hosts: HostsOption = None,
@@ -70,7 +76,7 @@ def run(
     What is compiled is kept for the next time, unless the environment has CONSILIENCE_COMPILED=off.
     """
     changes = [*(changes or []), *([] if out is None else [f"run.out={json.dumps(str(out))}"])]
-    with errors_are_said():
+    with exit_on_error():
         config = read_config(file, changes)
         runtime = runtime_of(devices, coordinator, hosts, host)
     all_hosts = Hosts() if runtime is None else runtime.hosts
@@ -78,7 +84,8 @@ def run(
         keep_compiled_code()
 
     def check() -> None:
-        _check_extras(not no_report)
+        page = () if no_report else ("matplotlib", "markupsafe")
+        check_extras(cli=("zarr", "tomli_w"), report=("arviz_stats", *page))
         if all_hosts.is_first:  # the others write nothing of their own, and may come when it has begun
             _check_folder(config.out, resume)
             if not no_report:
@@ -87,24 +94,22 @@ def run(
     def what_now() -> str:
         return _what_now(config.out, devices_line(devices, coordinator, hosts, host))
 
+    precision = jax.enable_x64(config.run.x64 or jax.config.read("jax_enable_x64"))
     try:
-        with _precision(config), redirect_stdout(sys.stderr):  # stdout is for the result
-            with among(all_hosts, what_now):
+        with precision, redirect_stdout(sys.stderr):  # stdout is for the result
+            with exit_on_error_together(all_hosts, what_now):
                 all_hosts.together(check)
                 job = all_hosts.together(lambda: build(config))
                 done = _sample(config, job, resume, quiet, runtime)
                 all_hosts.part()
             if not all_hosts.is_first:
                 return
-            with errors_are_said(FAILED, hint=what_now):
+            with exit_on_error(FAILED, hint=what_now):
                 paths = _finish(config, job, done, not no_report)
-                result = run_data(done) if as_json else run_text(done)
+                result = result_text(done, as_json, paths)
     except KeyboardInterrupt:
         end(INTERRUPTED, "interrupted.", what_now())
-    if isinstance(result, str):
-        print(result, *(f"{what:<8}{path}" for what, path in paths.items()), sep="\n")
-    else:
-        print_json({**result, "paths": paths})
+    print(result)
 
 
 def _check_folder(folder: Path, resume: bool) -> None:
@@ -112,31 +117,21 @@ def _check_folder(folder: Path, resume: bool) -> None:
     check_folder(folder, "--out DIR")
     if not resume and (folder / RUN).exists():
         other = next(name for k in count(2) if not (name := folder.with_name(f"{folder.name}-{k}")).exists())
-        raise ValueError(
-            f"{folder} already holds a run.\n"
+        raise Refused(
+            "",
+            f"{folder} already holds a run",
+            f"There are three ways on:\n"
             f"  to go on with it, or see its result again:  --resume\n"
             f"  to keep it and start another:               --out {other}\n"
-            f"  to start over:                              rm -r {folder}"
+            f"  to start over:                              rm -r {folder}",
         )
-
-
-def _check_extras(report: bool) -> None:
-    """Refuse missing packages before the first draw, not after the last."""
-    for module in ("zarr", "tomli_w"):
-        check_installed(module, "cli")
-    for module in ("arviz_stats", *["matplotlib"] * report):
-        check_installed(module, "report")
-
-
-def _precision(config: Config) -> AbstractContextManager[Any]:
-    return jax.enable_x64(True) if config.run.x64 else nullcontext()
 
 
 def _sample(config: Config, job: Job, resume: bool, quiet: bool, runtime: Devices | None) -> Run:
     is_first = runtime is None or runtime.hosts.is_first
     if not quiet and is_first:
         print(job.data, file=sys.stderr)
-    asked = config.run
+    settings = {name: value for name, value in asdict(config.run).items() if name not in ("out", "x64")}
     try:
         return sample(
             job.posterior,
@@ -144,12 +139,7 @@ def _sample(config: Config, job: Job, resume: bool, quiet: bool, runtime: Device
             job.network,
             job.sampler,
             init=job.init,
-            num_samples=asked.num_samples,
-            num_warmup=asked.num_warmup,
-            num_chains=asked.num_chains,
-            thin=asked.thin,
-            seed=asked.seed,
-            keep=asked.keep,
+            **settings,
             out=config.out,
             resume=resume,
             progress=not quiet,
@@ -157,7 +147,7 @@ def _sample(config: Config, job: Job, resume: bool, quiet: bool, runtime: Device
         )
     except Refused as refusal:
         if resume:
-            refusal.fix += _differences(config)
+            refusal.add_note(_differences(config))
         raise
     finally:
         if is_first and (config.out / RUN).exists() and not (config.out / CONFIG).exists():

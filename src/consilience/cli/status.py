@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
-from ..peers import OBSERVER
-from .agents import AGENT
-from .ending import end, errors_are_said
-from .endpoints import check_endpoint, dialed
-from .observer import OBSERVER_FILE, read_observer
+from .._refused import Refused
+from ..peers import AGENT, OBSERVER, OBSERVER_FILE, ask, check_endpoint, described, dialed, read_observer
+from .errors import end, exit_on_error
+from .options import json_option
 from .output import print_json
 from .peer import STATUS
 
@@ -23,12 +22,12 @@ SECONDS = 10.0  # for an answer: an agent may be compiling
 
 def status(
     place: Annotated[
-        str, typer.Argument(help="A folder of consilience init, or an agent's endpoint.", metavar="DIR|ENDPOINT")
+        str, Argument(help="A folder of consilience init, or an agent's endpoint.", metavar="DIR|ENDPOINT")
     ],
     observer: Annotated[
-        Path | None, typer.Option(help="The observer's folder, with which an endpoint is asked.", metavar="DIR")
+        Path | None, Option(help="The observer's folder, with which an endpoint is asked.", metavar="DIR")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    as_json: Annotated[bool, json_option("it")] = False,
 ) -> None:
     """Show how all agents of a run are.
 
@@ -38,7 +37,7 @@ def status(
     left, which init has made, they are asked. An endpoint, tls/HOST:PORT: what the agent there knows of all. It answers
     the observer, and nobody else.
     """
-    with errors_are_said():
+    with exit_on_error():
         found = _at_endpoint(place, observer) if place.startswith("tls/") else _in_folder(Path(place))
     if found is None:
         end(1, f"nothing has been heard of the agents of {place}: start them, consilience peer DIR/NAME/{AGENT}.")
@@ -51,30 +50,36 @@ def status(
 def agent_folders(folder: Path) -> dict[str, Path]:
     """Return the folders of all agents in a provisioned folder, in their order, or of the one whose folder it is."""
     if not folder.is_dir():
-        raise FileNotFoundError(f"there is no folder {folder}. consilience init makes it.")
+        raise Refused("", f"there is no folder {folder}", "consilience init makes it.")
     observer = folder / OBSERVER / OBSERVER_FILE
     if observer.exists():
-        names = read_observer(observer).names
+        names = read_observer(observer).agents
         missing = [name for name in names if not (folder / name / AGENT).exists()]
         if missing:
-            raise FileNotFoundError(f"{folder} has no agent {missing[0]}: {folder / missing[0] / AGENT} is not there.")
+            raise Refused(f"{folder} has no agent {missing[0]}", f"{folder / missing[0] / AGENT} is not there")
         return {name: folder / name for name in names}
     found = {path.parent.name: path.parent for path in sorted(folder.glob(f"*/{AGENT}"))}
     if not found and (folder / AGENT).exists():
         found = {folder.name: folder}
     if not found:
-        raise FileNotFoundError(f"{folder} has no agents: consilience init makes a folder with some.")
+        raise Refused("", f"{folder} has no agents", "consilience init makes a folder with some.")
     return found
+
+
+def read_statuses(folders: Iterable[Path]) -> list[dict[str, Any]]:
+    """Read what the agents in these folders have said last, the latest at the end."""
+    files = [path for folder in folders if (path := folder / STATUS).exists()]
+    return sorted((json.loads(path.read_text(encoding="utf-8")) for path in files), key=lambda said: said["time"])
 
 
 def _in_folder(folder: Path) -> dict[str, Any] | None:
     """Return what the agents in a folder have said last; if there is nothing, but an observer, ask them."""
     is_observed = (folder / OBSERVER / OBSERVER_FILE).exists()
     places = [] if is_observed and not any(folder.glob(f"*/{AGENT}")) else [*agent_folders(folder).values()]
-    told = [json.loads(path.read_text(encoding="utf-8")) for place in places if (path := place / STATUS).exists()]
+    told = read_statuses(places)
     if not told:
         return _asked(folder / OBSERVER) if is_observed else None
-    newest = max(told, key=lambda status: status["time"])
+    newest = told[-1]
     now = time.time()
     agents = {name: dict(agent) for name, agent in newest["agents"].items()}
     for status in told:
@@ -87,21 +92,17 @@ def _in_folder(folder: Path) -> dict[str, Any] | None:
 def _at_endpoint(endpoint: str, observer: Path | None) -> dict[str, Any] | None:
     endpoint = dialed(check_endpoint("the endpoint", endpoint))
     if observer is None:
-        raise ValueError(
-            f"an agent answers an observer only. Write consilience status {endpoint} --observer DIR/observer."
-        )
+        fix = f"Write consilience status {endpoint} --observer DIR/observer."
+        raise Refused("", "an agent answers an observer only", fix)
     return _asked(observer, endpoint)
 
 
 def _asked(observer: Path, endpoint: str | None = None) -> dict[str, Any] | None:
     """Ask the agent at an endpoint how the run is, or all until one answers; return None where none does."""
-    from ..peers import Credentials, ask
-
     known = read_observer(observer / OBSERVER_FILE if observer.is_dir() else observer)
-    credentials = Credentials(known.key, known.certificate, known.authority)
     for name, place in known.agents.items():
         if endpoint in (None, place):
-            answer = ask(known.run_id, name, place, credentials, SECONDS)
+            answer = ask(known.run_id, name, place, known.credentials, SECONDS)
             if answer is not None:
                 return json.loads(answer)
     return None
@@ -109,8 +110,6 @@ def _asked(observer: Path, endpoint: str | None = None) -> dict[str, Any] | None
 
 def status_text(status: Mapping[str, Any]) -> str:
     """Return a run's status as text, with a line for each agent."""
-    from ..peers import described
-
     width = max(map(len, status["agents"]))
     phases = max(len(agent["phase"]) for agent in status["agents"].values())
     lines = [f"run {status['run']}"]

@@ -1,7 +1,21 @@
 """Agents in processes of their own: links over TLS, certificates, cards, and what follows from them."""
 
+from .agent_file import (
+    AGENT,
+    AUTHORITY,
+    OBSERVER_FILE,
+    ON_LOSS,
+    AgentFile,
+    AgentTable,
+    agent_of,
+    check_mask,
+    check_names,
+    read_agent_file,
+    read_observer,
+)
 from .board import Board, Card
 from .certificates import Authority, Identity, Untrusted, Verifier
+from .endpoints import LOCAL, MOST_PORT, Address, check_endpoint, dialed, host_and_port, same_host
 from .mailbox import Mailbox, is_said
 from .meeting import (
     ENDED,
@@ -18,9 +32,18 @@ from .session import OBSERVER, Credentials, Links, Place, ask, check_free
 from .status import Meter, described, status_of
 
 __all__ = [
+    "AGENT",
+    "AUTHORITY",
     "ENDED",
+    "LOCAL",
+    "MOST_PORT",
     "OBSERVER",
+    "OBSERVER_FILE",
+    "ON_LOSS",
     "STARTABLE",
+    "Address",
+    "AgentFile",
+    "AgentTable",
     "Authority",
     "Board",
     "Card",
@@ -32,17 +55,25 @@ __all__ = [
     "Place",
     "Untrusted",
     "Verifier",
+    "agent_of",
     "ask",
+    "check_endpoint",
     "check_free",
+    "check_mask",
+    "check_names",
     "common_base",
     "described",
+    "dialed",
     "digest_of",
     "given_up_by_most",
+    "host_and_port",
     "is_here",
     "is_ready",
     "is_said",
     "next_epoch",
     "phase_before",
+    "read_agent_file",
+    "read_observer",
+    "same_host",
     "status_of",
 ]
-AgentFile = read_agent_file = type("AgentFile", (), {})

@@ -5,40 +5,37 @@ from __future__ import annotations
 import numpy as np
 
 from . import figures, predictions
-from .markup import Markup, figure, join, panel, paragraph, table
+from .markup import Content, figure, panel, paragraph, table
 from .numbers import MISSING, fixed, number
-from .reading import Reading, shared_names
+from .reading import RunReading, shared_names
 from .sections import mixing
 from .style import MOST_SERIES
 
 
-def side_by_side(readings: list[Reading], compared: tuple[str, ...]) -> Markup:
+def side_by_side(readings: list[RunReading], compared: tuple[str, ...]) -> Content:
     """Make a table of all runs, and draw the marginals of parameters that they share."""
     scored = list(dict.fromkeys(name for reading in readings for name in _scores(reading)))
     columns = [_column(reading, scored) for reading in readings]
     rows = [(measure, *(column[measure] for column in columns)) for measure in columns[0]]
-    explained = (
-        "ESS is the bulk effective sample size. Scores are averages over agents; each run's section has the rest."
-    )
-    return join(
-        [
-            table("Runs: one a column", ["", *(reading.name for reading in readings)], rows, "compared"),
-            paragraph(explained),
-            _overlaid(readings, compared),
-        ]
-    )
+    return [
+        table("Runs: one a column", ["", *(reading.name for reading in readings)], rows, "compared"),
+        paragraph(
+            "ESS is the bulk effective sample size. Scores are averages over agents; each run's section has the rest."
+        ),
+        _overlaid(readings, compared),
+    ]
 
 
-def short_verdict(reading: Reading) -> str:
+def short_verdict(reading: RunReading) -> str:
     """Return the verdict on a run in a few words, for a table."""
     return ", ".join(reading.grave) or "no warnings"
 
 
-def _scores(reading: Reading) -> dict[str, np.ndarray]:
+def _scores(reading: RunReading) -> dict[str, np.ndarray]:
     return {} if reading.run.evaluation is None else predictions.figures_of(reading.run.evaluation)
 
 
-def _column(reading: Reading, scored: list[str]) -> dict[str, str]:
+def _column(reading: RunReading, scored: list[str]) -> dict[str, str]:
     """Return a run's column of the table: texts by measure."""
     run, (worst, least, typical), scores = reading.run, mixing(reading), _scores(reading)
     megabytes = run.traffic.bytes / 1e6
@@ -62,7 +59,7 @@ def _column(reading: Reading, scored: list[str]) -> dict[str, str]:
     }
 
 
-def _overlaid(readings: list[Reading], compared: tuple[str, ...]) -> Markup:
+def _overlaid(readings: list[RunReading], compared: tuple[str, ...]) -> Content:
     """Draw marginals of parameters that at least two runs have; a run has the same colour in all of them."""
     if not compared:
         return figures.missing("No two of the runs have a parameter of the same name: no marginals can be compared.")
@@ -78,10 +75,10 @@ def _overlaid(readings: list[Reading], compared: tuple[str, ...]) -> Markup:
         "sample the same posterior lie on each other, and a narrower curve is surer, or has not mixed: see R-hat."
     )
     lines = figures.names_of_lines([reading.name for reading in drawn])
-    return join([paragraph(_what_is_compared(readings, compared)), figure(caption, panels, lines)])
+    return [paragraph(_what_is_compared(readings, compared)), figure(caption, panels, lines)]
 
 
-def _what_is_compared(readings: list[Reading], compared: tuple[str, ...]) -> str:
+def _what_is_compared(readings: list[RunReading], compared: tuple[str, ...]) -> str:
     drawn = readings[:MOST_SERIES]
     shared = len(shared_names([reading.summary for reading in drawn]))
     of = "both runs" if len(drawn) == 2 else f"at least two of the {len(drawn)} runs"
@@ -95,5 +92,5 @@ def _what_is_compared(readings: list[Reading], compared: tuple[str, ...]) -> str
     return text + f" The first {len(drawn)} of {len(readings)} runs are drawn." * (len(readings) > len(drawn))
 
 
-def _is_too_short(reading: Reading) -> bool:
+def _is_too_short(reading: RunReading) -> bool:
     return reading.run.num_draws * reading.run.num_chains * reading.run.copies < figures.FEWEST_FOR_A_CURVE

@@ -6,7 +6,7 @@ Each function returns the drawing with its alt text, or a sentence where there i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from .style import BAND, MOST_SERIES, PAPER, QUIET, SERIES, line_look
 from .svg import drawn
 
 scipy_stats: Any = LazyModule("scipy.stats")
+
+Limits: TypeAlias = tuple[float, float] | None  # of an axis
 
 TRACE_POINTS = 600
 TIME_POINTS = 40
@@ -50,12 +52,10 @@ def trace(name: str, chains: np.ndarray) -> Markup:
     places = np.arange(0, chains.shape[1], stride)
 
     def draw(ax: Any) -> None:
-        for k, chain in enumerate(some(len(chains))):
-            marker = "o" if len(places) < 10 else None
-            ax.plot(places, chains[chain, ::stride], lw=0.7, alpha=0.85, marker=marker, ms=3, **line_look(k))
-        ax.set(xlabel="draw" if stride == 1 else f"draw (one in {stride} is drawn)")
-        ax.xaxis.get_major_locator().set_params(integer=True)
-        ax.margins(x=0.01)
+        shown = chains[some(len(chains)), ::stride]
+        _plot_over_draws(
+            ax, places, shown, "draw" if stride == 1 else f"draw (one in {stride} is drawn)", lw=0.7, alpha=0.85
+        )
 
     low, high = chains[finite].min(), chains[finite].max()
     stuck = sum(np.isfinite(chain).all() and np.ptp(chain) == 0 for chain in chains) if chains.shape[1] > 1 else 0
@@ -131,8 +131,7 @@ def marginal(name: str, draws: Mapping[str, np.ndarray | None], equal_heights: b
         ax.set(xlabel="value", yticks=[], ylim=(0, None))
         ax.spines["left"].set_visible(False)
 
-    means = [values.mean() for values in finite if len(values)]
-    sds = [values.std() for values in finite if len(values)]
+    means, sds = ([float(of(values)) for values in finite if len(values)] for of in (np.mean, np.std))
     alt = (
         f"Marginals of {name}, {count(len(means), 'curve')}: means from {number(min(means))} to {number(max(means))}, "
         f"standard deviations from {number(min(sds))} to {number(max(sds))}."
@@ -142,12 +141,10 @@ def marginal(name: str, draws: Mapping[str, np.ndarray | None], equal_heights: b
 
 def density(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Estimate a density with the kernels of arviz-stats; return places and heights."""
-    stats = array_stats()
-    places, heights, _ = stats.kde(values, grid_len=CURVE_POINTS)
-    return places, heights
+    return array_stats().kde(values, grid_len=CURVE_POINTS)[:2]
 
 
-def over_time(what: str, lines: np.ndarray, limits: tuple[float, float] | None = None) -> Markup:
+def over_time(what: str, lines: np.ndarray, limits: Limits = None) -> Markup:
     """Draw averages over stretches of the run.
 
     Args:
@@ -164,11 +161,7 @@ def over_time(what: str, lines: np.ndarray, limits: tuple[float, float] | None =
     positive = averages[np.isfinite(averages) & (averages > 0)]
 
     def draw(ax: Any) -> None:
-        for k, line in enumerate(averages[:MOST_SERIES]):
-            ax.plot(places, line, lw=1.2, marker="o" if len(places) < 10 else None, ms=3, **line_look(k))
-        ax.set(xlabel="draw")
-        ax.xaxis.get_major_locator().set_params(integer=True)
-        ax.margins(x=0.01)
+        _plot_over_draws(ax, places, averages[:MOST_SERIES], "draw", lw=1.2)
         if limits:
             ax.set_ylim(*limits)
         elif len(positive) and positive.max() > LOG_FACTOR * positive.min():
@@ -179,6 +172,14 @@ def over_time(what: str, lines: np.ndarray, limits: tuple[float, float] | None =
 
     first, last = averages[:, 0].mean(), averages[:, -1].mean()
     return drawn(draw, f"{what.capitalize()}: {number(first)} at first, {number(last)} at last, on average over lines.")
+
+
+def _plot_over_draws(ax: Any, places: np.ndarray, lines: np.ndarray, label: str, **look: Any) -> None:
+    for k, line in enumerate(lines):
+        ax.plot(places, line, marker="o" if len(places) < 10 else None, ms=3, **line_look(k), **look)
+    ax.set(xlabel=label)
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.margins(x=0.01)
 
 
 def write_powers(axis: Any) -> None:
@@ -198,12 +199,10 @@ def network(of: Any, notes: list[str] | None) -> Markup:
         of.plot(ax)
         ax.set_title("")
         for collection in ax.collections:
-            is_edges = hasattr(collection, "get_segments")
-            collection.set_color(QUIET if is_edges else SERIES[0])
+            collection.set_color(QUIET if hasattr(collection, "get_segments") else SERIES[0])  # links, discs
         for text in ax.texts:
             text.set_color(PAPER)
         if notes is None or not annotate(ax, of.edges, notes):
             ax.margins(0.1)
 
-    alt = f"The network, {of.facts}."
-    return drawn(draw, alt, height=NETWORK_HEIGHT)
+    return drawn(draw, f"The network, {of.facts}.", height=NETWORK_HEIGHT)

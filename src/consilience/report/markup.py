@@ -1,65 +1,62 @@
-"""HTML elements as strings: whatever is not `Markup` already is escaped."""
+"""HTML elements: whatever is not markup already is escaped, by markupsafe."""
 
 from __future__ import annotations
 
-import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from .._lazy import LazyModule
+
+if TYPE_CHECKING:
+    from markupsafe import Markup as Markup
+else:
+    markupsafe = LazyModule("markupsafe", "report")  # imported when a page is written
+
+    def Markup(text: str = "") -> Any:  # noqa: N802
+        """Mark text as HTML, which is not escaped again."""
+        return markupsafe.Markup(text)
+
+
+Content: TypeAlias = "Markup | str | list[Any]"  # a piece of a page, or a list of pieces
 EMPTY = {"meta", "line", "img"}
 WORDS = {"neighbours", "classes"}  # columns of words, not numbers
 
 
-class Markup(str):
-    """A string of HTML, which is not escaped again."""
-
-
-def escape(content: object) -> Markup:
-    """Return content as HTML: markup as it is, anything else escaped."""
-    return content if isinstance(content, Markup) else Markup(html.escape(str(content)))
-
-
-def join(parts: Iterable[object]) -> Markup:
-    return Markup("".join(escape(part) for part in parts))
+def join(parts: Iterable[Any]) -> Markup:
+    """Return all parts one after the other; a part may be a list of such."""
+    return Markup("").join(join(part) if isinstance(part, list) else part for part in parts)
 
 
 def tag(name: str, /, *children: object, **attributes: object) -> Markup:
     """Return `<name attribute="...">children</name>`: `class_` as class, `aria_label` as aria-label, None left out."""
-    written = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{html.escape(str(value))}"'
-        for key, value in attributes.items()
-        if value is not None
-    )
-    return Markup(f"<{name}{written}>" if name in EMPTY else f"<{name}{written}>{join(children)}</{name}>")
+    given = ((key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items() if value is not None)
+    opening = Markup("<{}{}>").format(name, join(Markup(' {}="{}"').format(*pair) for pair in given))
+    return opening if name in EMPTY else Markup("{}{}</{}>").format(opening, join(children), name)
+
+
+def cell(column: object, content: object) -> Markup:
+    return tag("td", content, class_=_kind(column))
 
 
 def table(
-    caption: str, header: Sequence[object], rows: Iterable[Sequence[object]], class_: str | None = None
+    caption: str,
+    header: Sequence[object],
+    rows: Iterable[Sequence[object]],
+    class_: str | None = None,
+    cell: Callable[[object, Any], Markup] = cell,
 ) -> Markup:
-    """Make a table whose first column names the rows, in a box of its own in which it scrolls."""
+    """Make a table whose first column names the rows, in a box of its own in which it scrolls.
+
+    Args:
+      cell: makes a cell of its column's name and its content.
+    """
     head = tag("tr", *(tag("th", name, scope="col", class_=_kind(name)) for name in header))
-    body = (
-        tag(
-            "tr",
-            tag("th", tag("div", first), scope="row"),
-            *(_cell(*pair) for pair in zip(header[1:], rest, strict=True)),
-        )
-        for first, *rest in rows
-    )
+    body = (tag("tr", tag("th", tag("div", first), scope="row"), *map(cell, header[1:], rest)) for first, *rest in rows)
+    content = tag("caption", tag("span", caption)), tag("thead", head), tag("tbody", *body)
+    label = caption.split(":")[0]
     return tag(
-        "div",
-        tag("table", tag("caption", tag("span", caption)), tag("thead", head), tag("tbody", *body), class_=class_),
-        class_="scroll",
-        role="region",
-        tabindex="0",
-        aria_label=caption.split(":")[0],
+        "div", tag("table", *content, class_=class_), class_="scroll", role="region", tabindex=0, aria_label=label
     )
-
-
-def _cell(column: object, content: object) -> Markup:
-    """Make a cell of a table; content that is written as a cell already is taken as it is."""
-    if isinstance(content, Markup) and content.startswith("<td"):
-        return content
-    return tag("td", content, class_=_kind(column))
 
 
 def _kind(column: object) -> str | None:
@@ -87,28 +84,12 @@ def legend(entries: Iterable[tuple[str, str, bool]]) -> Markup:
     Args:
       entries: name, CSS colour, and whether the line is dashed.
     """
-    items = (
-        tag(
-            "li",
-            tag(
-                "svg",
-                tag(
-                    "line",
-                    x1=0,
-                    y1=5,
-                    x2=22,
-                    y2=5,
-                    style=f"stroke:{colour}",
-                    stroke_dasharray="6 3" if dashed else None,
-                ),
-                width=22,
-                height=10,
-                aria_hidden="true",
-            ),
-            name,
-        )
-        for name, colour, dashed in entries
-    )
+
+    def piece(colour: str, dashed: bool) -> Markup:
+        look = {"style": f"stroke:{colour}", "stroke_dasharray": "6 3" if dashed else None}
+        return tag("svg", tag("line", x1=0, y1=5, x2=22, y2=5, **look), width=22, height=10, aria_hidden="true")
+
+    items = (tag("li", piece(colour, dashed), name) for name, colour, dashed in entries)
     return tag("ul", *items, class_="legend")
 
 

@@ -7,9 +7,10 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .._refused import Refused
 from .comparison import short_verdict, side_by_side
-from .markup import Markup, join, paragraph, tag
-from .reading import Reading, readings
+from .markup import Content, Markup, paragraph, tag
+from .reading import RunReading, readings
 from .sections import run_sections
 from .style import css_variables
 from .svg import distinct_names
@@ -30,7 +31,7 @@ def report(runs: Sequence[Run] | Mapping[str, Run], path: Path, title: str | Non
     """
     named = dict(runs) if isinstance(runs, Mapping) else _named(runs)
     if not named:
-        raise ValueError("report: no runs were given; write report([run], path).")
+        raise Refused("report", "no runs were given", "Write report([run], path).")
     found, compared = readings(named)
     page = whole_page(title or _title(found), _lead(found), _body(found, compared))
     path = Path(path)
@@ -48,38 +49,31 @@ def _named(runs: Sequence[Run]) -> dict[str, Run]:
     }
 
 
-def _title(found: list[Reading]) -> str:
+def _title(found: list[RunReading]) -> str:
     return " / ".join(reading.name for reading in found) if len(found) <= MOST_IN_TITLE else f"{len(found)} runs"
 
 
-def _lead(found: list[Reading]) -> Markup:
+def _lead(found: list[RunReading]) -> Markup:
     """Make the line that says what the page is about."""
     if len(found) == 1:
         return paragraph(f"Sampler {found[0].run.sampler.name}, network {found[0].run.network.name}: {found[0].size}.")
     return paragraph(f"{len(found)} runs: first all of them in one table, then each from its verdict to its cost.")
 
 
-def _body(found: list[Reading], compared: tuple[str, ...]) -> Markup:
+def _body(found: list[RunReading], compared: tuple[str, ...]) -> Content:
     if len(found) == 1:
         return run_sections(found[0], level=2)
-    contents = tag(
-        "nav",
-        tag(
-            "ul", *(tag("li", tag("a", v.name, href=f"#run-{k}"), f": {short_verdict(v)}") for k, v in enumerate(found))
-        ),
-        aria_label="Runs",
-    )
+    links, sections = [], []
+    for k, one in enumerate(found):
+        links.append(tag("li", tag("a", one.name, href=f"#run-{k}"), f": {short_verdict(one)}"))
+        content = [tag("h2", one.name), paragraph(f"{one.size}."), run_sections(one, level=3)]
+        sections.append(tag("section", content, id=f"run-{k}", class_="run"))
+    contents = tag("nav", tag("ul", links), aria_label="Runs")
     comparison = tag("section", tag("h2", "Side by side"), side_by_side(found, compared))
-    sections = (
-        tag(
-            "section", tag("h2", v.name), paragraph(f"{v.size}."), run_sections(v, level=3), id=f"run-{k}", class_="run"
-        )
-        for k, v in enumerate(found)
-    )
-    return join([contents, comparison, *sections])
+    return [contents, comparison, *sections]
 
 
-def whole_page(title: str, lead: Markup, body: Markup) -> str:
+def whole_page(title: str, lead: Content, body: Content) -> str:
     """Make a self-contained HTML page."""
     styles = css_variables() + resources.files(__package__).joinpath("page.css").read_text(encoding="utf-8")
     head = tag(
@@ -92,6 +86,5 @@ def whole_page(title: str, lead: Markup, body: Markup) -> str:
     )
     header = tag("header", tag("h1", title), lead)
     footer = tag("footer", paragraph("Made by consilience. The page holds all that it shows and fetches nothing."))
-    return "<!doctype html>\n" + distinct_names(
-        tag("html", head, tag("body", header, tag("main", body), footer), lang="en")
-    )
+    page = tag("html", head, tag("body", header, tag("main", body), footer), lang="en")
+    return f"<!doctype html>\n{distinct_names(page)}"

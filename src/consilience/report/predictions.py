@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from .figures import missing, write_powers
-from .markup import Markup, abreast, figure, join, panel, paragraph, table, tag
+from .markup import Content, Markup, abreast, figure, panel, paragraph, table, tag
 from .numbers import MISSING, count, fixed, number, percent
 from .style import BAND, QUIET, SERIES
 from .svg import drawn
@@ -18,16 +18,17 @@ if TYPE_CHECKING:
 
 Scores: TypeAlias = "ClassificationScores | RegressionScores"
 
-DECIMALS = {
-    "accuracy": 3,
-    "unseen accuracy": 3,
-    "NLL": 3,
-    "unseen NLL": 3,
-    "Brier": 3,
-    "ECE": 3,
-    "OOD AUROC": 3,
-    "RMSE": 4,
+CLASSIFICATION = {  # scores that are one number an agent: the name in tables, the attribute
+    "accuracy": "accuracy",
+    "unseen accuracy": "unseen_accuracy",
+    "NLL": "nll",
+    "unseen NLL": "unseen_nll",
+    "Brier": "brier",
+    "ECE": "ece",
+    "OOD AUROC": "ood_auroc",
 }
+REGRESSION = {"RMSE": "rmse", "NLL": "nll"}
+DECIMALS = dict.fromkeys(CLASSIFICATION, 3) | {"RMSE": 4}
 OF_UNSEEN = ("unseen accuracy", "unseen NLL")  # they differ between agents that predict the same
 LEAST_SPAN = 0.05  # of the axis on which a score settles, so that small changes look small
 LEAST_ROWS_SPANNED = 10
@@ -36,21 +37,12 @@ LEAST_ROWS_SPANNED = 10
 def figures_of(scores: Scores) -> dict[str, np.ndarray]:
     """Return the scores that are one number an agent, by the name that tables give them."""
     if scores.kind == "regression":
-        return {"RMSE": scores.rmse, "NLL": scores.nll}
-    found = {
-        "accuracy": scores.accuracy,
-        "unseen accuracy": scores.unseen_accuracy,
-        "NLL": scores.nll,
-        "unseen NLL": scores.unseen_nll,
-        "Brier": scores.brier,
-        "ECE": scores.ece,
-    }
-    if scores.ood_auroc is not None:
-        found["OOD AUROC"] = scores.ood_auroc
-    return {name: values for name, values in found.items() if not np.isnan(values).all()}
+        return {name: getattr(scores, key) for name, key in REGRESSION.items()}
+    found = {name: getattr(scores, key) for name, key in CLASSIFICATION.items()}
+    return {name: values for name, values in found.items() if values is not None and not np.isnan(values).all()}
 
 
-def section(scores: Scores, is_same_for_all: bool) -> Markup:
+def section(scores: Scores, is_same_for_all: bool) -> Content:
     """Make the section: scores over the network, calibration, and how scores settle with more draws.
 
     Args:
@@ -74,17 +66,17 @@ def section(scores: Scores, is_same_for_all: bool) -> Markup:
         paragraph(_glossary(scores, is_same_for_all)),
     ]
     if scores.kind == "classification":
-        calibration = figure(
+        drawing = panel("Reliability", _reliability(scores))
+        caption = (
             "Of the rows predicted with some confidence, the share that was right; below the diagonal agents are too "
-            "sure of themselves, and bars show how the rows are spread.",
-            [panel("Reliability", _reliability(scores))],
+            "sure of themselves, and bars show how the rows are spread."
         )
         settle = {"Accuracy": scores.cumulative.accuracy, "NLL": scores.cumulative.nll}
     else:
-        calibration = figure(
+        drawing = panel("Coverage", _coverage(scores))
+        caption = (
             "The share of rows inside of predictive intervals of each level; below the diagonal agents are too sure of "
-            "themselves.",
-            [panel("Coverage", _coverage(scores))],
+            "themselves."
         )
         settle = {"RMSE": scores.cumulative.rmse, "NLL": scores.cumulative.nll}
     settling = (
@@ -96,10 +88,8 @@ def section(scores: Scores, is_same_for_all: bool) -> Markup:
     )
     if not is_same_for_all:
         parts.append(paragraph("Lines are means over agents, shading spans all agents."))
-    parts.append(abreast([calibration, *settling]))
-    if scores.kind == "classification":
-        parts.append(_by_class(scores))
-    return join(parts)
+    parts.append(abreast([figure(caption, [drawing]), *settling]))
+    return [*parts, _by_class(scores)] if scores.kind == "classification" else parts
 
 
 def _glossary(scores: Scores, is_same_for_all: bool) -> str:
@@ -201,19 +191,16 @@ def _by_class(scores: ClassificationScores) -> Markup:
     """Make the table of each agent's accuracy on each class, shaded; classes that it has examples of are framed."""
     seen = scores.seen or [()] * len(scores.accuracy)
 
-    def shaded(agent: int, label: int) -> Markup:
-        value = float(scores.class_accuracy[agent, label])
+    def shaded(_: object, place: tuple[int, int]) -> Markup:
+        value, is_seen = float(scores.class_accuracy[place]), place[1] in seen[place[0]]
         written = fixed(value, 2)
+        style = None if written == MISSING else f"--share:{value:.2f}"
         return tag(
-            "td",
-            tag("strong", written) if label in seen[agent] else written,
-            class_="seen" if label in seen[agent] else None,
-            style=None if written == MISSING else f"--share:{value:.2f}",
+            "td", tag("strong", written) if is_seen else written, class_="seen" if is_seen else None, style=style
         )
 
     classes = range(scores.class_accuracy.shape[1])
-    rows = [(f"agent {agent}", *(shaded(agent, label) for label in classes)) for agent in range(len(scores.accuracy))]
+    rows = [(f"agent {agent}", *((agent, label) for label in classes)) for agent in range(len(scores.accuracy))]
     framed = "; framed and bold where the agent has examples of the class" if scores.seen else ""
-    return table(
-        f"Accuracy by class: the share of its rows that an agent gets right{framed}", ["", *classes], rows, "shaded"
-    )
+    caption = f"Accuracy by class: the share of its rows that an agent gets right{framed}"
+    return table(caption, ["", *classes], rows, "shaded", shaded)

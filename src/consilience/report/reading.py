@@ -20,7 +20,7 @@ SHOWN_PARAMETERS = 6
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class RunReading:
     """A run with its summary and some of its draws, under the name that the page gives it.
 
     Attributes:
@@ -46,6 +46,11 @@ class Reading:
     def grave(self) -> tuple[str, ...]:
         """Findings that must be known before the run is used, each in a few words."""
         return tuple(finding.short for finding in self.summary.findings if finding.is_grave)
+
+    @property
+    def acceptance(self) -> np.ndarray | None:
+        """The acceptance of every draw, None where the sampler takes every proposal."""
+        return self.run.stats.get("is_accepted", self.run.stats.get("acceptance_rate"))
 
     @cached_property
     def farthest_agent(self) -> int:
@@ -128,7 +133,7 @@ def some(total: int) -> list[int]:
     return np.unique(np.linspace(0, total - 1, min(total, MOST_SERIES)).round().astype(int)).tolist()
 
 
-def readings(runs: Mapping[str, Run]) -> tuple[list[Reading], tuple[str, ...]]:
+def readings(runs: Mapping[str, Run]) -> tuple[list[RunReading], tuple[str, ...]]:
     """Read the runs, and name the parameters by which they are compared: of those they share, the worst mixed."""
     summaries = {name: run.summary() for name, run in runs.items()}
     shared = shared_names(list(summaries.values()))
@@ -144,7 +149,7 @@ def readings(runs: Mapping[str, Run]) -> tuple[list[Reading], tuple[str, ...]]:
         shown = tuple(summary.names[k] for k in worst_places(summary.columns["r_hat"], SHOWN_PARAMETERS))
         place_of = {k: place for place, k in enumerate(summary.names)}
         places = [place_of[k] for k in dict.fromkeys([*shown, *compared]) if k in place_of]
-        found.append(Reading(name, run, summary, shown, _series(run, summary.names, places)))
+        found.append(RunReading(name, run, summary, shown, _series(run, summary.names, places)))
     return found, compared
 
 

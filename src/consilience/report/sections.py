@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 
 from . import figures, predictions
-from .markup import Markup, abreast, facts, figure, folded, join, panel, paragraph, table, tag
+from .markup import Content, Markup, abreast, facts, figure, folded, join, panel, paragraph, table, tag
 from .numbers import MISSING, count, fixed, listed, number
-from .reading import Reading, some, worst_places
+from .reading import RunReading, some, worst_places
 from .style import MOST_SERIES
 
 MOST_NOTED = 8  # agents with a note in the picture of the network
@@ -15,15 +18,23 @@ MOST_BESIDE = 6  # columns of a table that has room beside the picture
 MOST_OPEN = 24  # rows of a table or list that is not folded
 SHOWN_ROWS = 12  # parameters in the table
 NEIGHBOURS = 8  # named in the table of agents
+STATISTICS: dict[str, tuple[str, Callable[[float], str]]] = {  # in the table of parameters: the summary's column
+    "mean": ("mean", number),
+    "sd": ("sd", number),
+    "MCSE": ("mcse_mean", number),
+    "bulk ESS": ("ess_bulk", partial(fixed, decimals=0)),
+    "tail ESS": ("ess_tail", partial(fixed, decimals=0)),
+    "R-hat": ("r_hat", partial(fixed, decimals=3)),
+}
 
 
-def run_sections(reading: Reading, level: int) -> Markup:
+def run_sections(reading: RunReading, level: int) -> Markup:
     """Make all sections of the page on one run.
 
     Args:
       level: of the headings.
     """
-    found: list[tuple[str, Markup]] = [
+    found: list[tuple[str, Content]] = [
         ("Network", _network(reading)),
         ("Parameters", _parameters(reading)),
         ("Chains", _chains(reading)),
@@ -42,7 +53,7 @@ def run_sections(reading: Reading, level: int) -> Markup:
     )
 
 
-def verdict(reading: Reading) -> Markup:
+def verdict(reading: RunReading) -> Markup:
     """Make the box with the verdict, and with the sampler's bias."""
     bias = reading.run.sampler.bias
     said = ("Bias. ", "None by design.") if bias is None else ("Biased by design. ", bias)
@@ -53,7 +64,7 @@ def verdict(reading: Reading) -> Markup:
     return tag("div", *parts, class_="verdict careful" if reading.grave else "verdict")
 
 
-def key_figures(reading: Reading) -> Markup:
+def key_figures(reading: RunReading) -> Markup:
     summary, run = reading.summary, reading.run
     worst, least, typical = mixing(reading)
     return facts(
@@ -70,41 +81,32 @@ def key_figures(reading: Reading) -> Markup:
     )
 
 
-def mixing(reading: Reading) -> tuple[float, float, float]:
+def mixing(reading: RunReading) -> tuple[float, float, float]:
     """Return the largest R-hat, the least and the median bulk ESS of those that were computed."""
     r_hat, ess = (reading.summary.columns[name] for name in ("r_hat", "ess_bulk"))
     r_hat, ess = r_hat[~np.isnan(r_hat)], ess[~np.isnan(ess)]
-    return (
-        float(r_hat.max()) if len(r_hat) else np.nan,
-        float(ess.min()) if len(ess) else np.nan,
-        float(np.median(ess)) if len(ess) else np.nan,
-    )
+    least, typical = (float(ess.min()), float(np.median(ess))) if len(ess) else (np.nan, np.nan)
+    return float(r_hat.max(initial=-np.inf)) if len(r_hat) else np.nan, least, typical
 
 
-def _network(reading: Reading) -> Markup:
+def _network(reading: RunReading) -> Content:
     run, agents = reading.run, reading.run.network.size
     classes = getattr(run.evaluation, "seen", None)
     notes = None
     if run.rows is not None and agents <= MOST_NOTED:
         held = [f"\n{listed([str(label) for label in own], 3)}" for own in classes] if classes else [""] * agents
         notes = [f"{count(rows, 'row')}{own}" for rows, own in zip(run.rows, held, strict=True)]
-    columns: dict[str, list[str]] = {
-        "neighbours": [
-            listed([str(other) for other in run.network.neighbors(a)], NEIGHBOURS) or "none" for a in range(agents)
-        ]
-    }
+    neighbors = [listed([str(other) for other in run.network.neighbors(a)], NEIGHBOURS) for a in range(agents)]
+    columns: dict[str, list[str]] = {"neighbours": [names or "none" for names in neighbors]}
     if run.rows is not None:
         columns["rows"] = [f"{rows:,}" for rows in run.rows]
     if classes:
         columns["classes"] = [listed([str(label) for label in own], NEIGHBOURS) for own in classes]
     if not reading.has_one_chain_for_all and reading.agents == agents:
-        for title, stat, decimals in (
-            ("acceptance", acceptance_stat(reading), 3),
-            ("distance", "disagreement", 0),
-        ):
-            if stat in run.stats and run.num_draws:
-                means = [float(np.mean(values)) for values in run.stats[stat]]
-                columns[title] = [fixed(mean, decimals) if decimals else number(mean) for mean in means]
+        if reading.acceptance is not None and run.num_draws:
+            columns["acceptance"] = [fixed(float(np.mean(values)), 3) for values in reading.acceptance]
+        if "disagreement" in run.stats and run.num_draws:
+            columns["distance"] = [number(float(np.mean(values))) for values in run.stats["disagreement"]]
     if run.evaluation is not None:
         for title, values in predictions.figures_of(run.evaluation).items():
             if run.copies == 1 and title not in predictions.OF_UNSEEN:
@@ -117,29 +119,16 @@ def _network(reading: Reading) -> Markup:
     caption = "Discs are agents, lines join those that may talk, and thicker lines weigh more when values are mixed."
     facts_line = f"{run.network.facts[0].upper()}{run.network.facts[1:]}."
     picture = figure(caption, [figures.network(run.network, notes)])
-    return join(
-        [paragraph(facts_line), tag("div", picture, body, class_="beside" if len(columns) < MOST_BESIDE else None)]
-    )
+    beside = "beside" if len(columns) < MOST_BESIDE else None
+    return [paragraph(facts_line), tag("div", picture, body, class_=beside)]
 
 
-def acceptance_stat(reading: Reading) -> str:
-    return "is_accepted" if "is_accepted" in reading.run.stats else "acceptance_rate"
-
-
-def _parameters(reading: Reading) -> Markup:
+def _parameters(reading: RunReading) -> Content:
     names, columns = reading.summary.names, reading.summary.columns
     if not names:
         return figures.missing("No parameters were kept.")
-    titles = {
-        "mean": "mean",
-        "sd": "sd",
-        "mcse_mean": "MCSE",
-        "ess_bulk": "bulk ESS",
-        "ess_tail": "tail ESS",
-        "r_hat": "R-hat",
-    }
     rows = [
-        (names[k], *(_statistic(name, float(columns[name][k])) for name in titles))
+        (names[k], *(write(float(columns[name][k])) for name, write in STATISTICS.values()))
         for k in worst_places(columns["r_hat"], SHOWN_ROWS)
     ]
     which = "all" if len(rows) == len(names) else f"the {len(rows)} of {len(names):,} with the largest R-hat"
@@ -147,34 +136,28 @@ def _parameters(reading: Reading) -> Markup:
         "Means and standard deviations (sd) are averages over agents; effective sample sizes (ESS) are the smallest "
         "and R-hat is the largest of any agent. MCSE is the Monte Carlo standard error of the mean."
     )
-    return join([paragraph(explained), table(f"Parameters: {which}", ["parameter", *titles.values()], rows)])
+    return [paragraph(explained), table(f"Parameters: {which}", ["parameter", *STATISTICS], rows)]
 
 
-def _statistic(name: str, value: float) -> str:
-    if name.startswith("ess"):
-        return fixed(value, 0)
-    return fixed(value, 3) if name == "r_hat" else number(value)
-
-
-def _chains(reading: Reading) -> Markup:
+def _chains(reading: RunReading) -> Content:
     if not reading.shown or not reading.run.num_draws:
         return figures.missing("There are no draws to show.")
     lines = figures.names_of_lines([f"chain {chain}" for chain in some(reading.run.num_chains)])
-    return join(
-        [
-            paragraph(f"{reading.how_chosen} {reading.whose_chains}{_omitted('chains', reading.run.num_chains)}"),
-            _panels(
-                "Traces: the draws in order; chains that have mixed look alike and wander over the same range.",
-                {name: figures.trace(name, reading.chains(name)) for name in reading.shown},
-                lines,
-            ),
-            _panels(
-                "Rank plots: how often each chain's draws rank low or high among all draws; where chains have mixed, "
-                "bars are level, and 95 of 100 stay in the band if draws are independent (autocorrelation widens it).",
-                {name: figures.ranks(name, reading.chains(name)) for name in reading.shown},
-            ),
-        ]
-    )
+    traces = {name: figures.trace(name, reading.chains(name)) for name in reading.shown}
+    ranks = {name: figures.ranks(name, reading.chains(name)) for name in reading.shown}
+    return [
+        paragraph(f"{reading.how_chosen} {reading.whose_chains}{_omitted('chains', reading.run.num_chains)}"),
+        _panels(
+            "Traces: the draws in order; chains that have mixed look alike and wander over the same range.",
+            traces,
+            lines,
+        ),
+        _panels(
+            "Rank plots: how often each chain's draws rank low or high among all draws; where chains have mixed, "
+            "bars are level, and 95 of 100 stay in the band if draws are independent (autocorrelation widens it).",
+            ranks,
+        ),
+    ]
 
 
 def _panels(caption: str, drawings: dict[str, Markup], legend: Markup | None = None) -> Markup:
@@ -189,31 +172,28 @@ def _omitted(what: str, total: int) -> str:
     return f" Of {total} {what}, {MOST_SERIES}, evenly spaced, are drawn." if total > MOST_SERIES else ""
 
 
-def _marginals(reading: Reading) -> Markup:
+def _marginals(reading: RunReading) -> Content:
     if not reading.shown or not reading.run.num_draws:
         return figures.missing("There are no draws to show.")
     if reading.run.copies > 1:
-        text = (
-            f"Each agent has draws of its own; its chains are taken together.{_omitted('agents', reading.agents)} "
-            f"{reading.agreement}"
-        )
+        omitted = _omitted("agents", reading.agents)
+        text = f"Each agent has draws of its own; its chains are taken together.{omitted} {reading.agreement}"
         caption = "Marginals: how each agent's draws are spread; where agents agree, the curves lie on each other."
     else:
         text = f"{reading.whose_chains} The curves are the chains.{_omitted('chains', reading.run.num_chains)}"
         caption = "Marginals: how each chain's draws are spread; where chains have mixed, the curves lie on each other."
     drawings = {name: figures.marginal(name, reading.curves(name)) for name in reading.shown}
-    return join(
-        [paragraph(text), _panels(caption, drawings, figures.names_of_lines(list(reading.curves(reading.shown[0]))))]
-    )
+    lines = figures.names_of_lines(list(reading.curves(reading.shown[0])))
+    return [paragraph(text), _panels(caption, drawings, lines)]
 
 
-def _over_time(reading: Reading) -> Markup:
+def _over_time(reading: RunReading) -> Content:
     omitted = _omitted("agents", reading.agents) if reading.run.copies > 1 else ""
     omitted += _omitted("chains", reading.run.num_chains)
-    return join([paragraph(omitted) if omitted else "", abreast([_agreement(reading), _acceptance(reading)])])
+    return [paragraph(omitted) if omitted else "", abreast([_agreement(reading), _acceptance(reading)])]
 
 
-def _agreement(reading: Reading) -> Markup:
+def _agreement(reading: RunReading) -> Markup:
     if reading.agents < reading.run.network.size:
         return paragraph("The other agents keep their draws: how far they are apart is not known here.")
     if reading.agents == 1:
@@ -223,44 +203,46 @@ def _agreement(reading: Reading) -> Markup:
     apart = reading.run.stats.get("disagreement")
     if apart is None or not reading.run.num_draws:
         return figures.missing("How far the agents were apart was not recorded draw by draw.")
-    shown = some(reading.agents)
-    lines = figures.names_of_lines([f"agent {agent}" for agent in shown])
-    drawing = figures.over_time("distance from the network mean", apart.mean(axis=1)[shown])
-    return figure(
+    caption = (
         "Consensus error: an agent's root mean square distance from the mean of all agents, in the parameters' own "
-        "units; it should be small beside the posterior's spread, and not grow.",
-        [panel("Distance from the network mean", drawing, lines)],
+        "units; it should be small beside the posterior's spread, and not grow."
     )
+    return _lines("Distance from the network mean", "agent", apart.mean(axis=1), caption)
 
 
-def _acceptance(reading: Reading) -> Markup:
-    taken = reading.run.stats.get(acceptance_stat(reading))
+def _acceptance(reading: RunReading) -> Markup:
+    taken = reading.acceptance
     if not reading.run.num_draws:
         return figures.missing("There are no draws to show.")
     if taken is None:
         return paragraph("The sampler takes every proposal: there is no acceptance rate.")
-    shown = some(reading.run.num_chains)
-    lines = figures.names_of_lines([f"chain {chain}" for chain in shown])
-    drawing = figures.over_time("acceptance", taken.mean(axis=0)[shown], (0, 1.02))
-    return figure(
+    caption = (
         "Acceptance: the share of proposals taken (for NUTS, their mean probability), averaged over stretches of the "
-        "run and over agents; a chain near zero is stuck.",
-        [panel("Acceptance", drawing, lines)],
+        "run and over agents; a chain near zero is stuck."
     )
+    return _lines("Acceptance", "chain", taken.mean(axis=0), caption, (0, 1.02))
 
 
-def _cost(reading: Reading) -> Markup:
+def _lines(title: str, what: str, values: np.ndarray, caption: str, limits: figures.Limits = None) -> Markup:
+    """Draw `values` (line, draw) over the run: some of the lines, one for each agent or chain."""
+    shown = some(len(values))
+    lines = figures.names_of_lines([f"{what} {k}" for k in shown])
+    drawing = figures.over_time(f"{title[0].lower()}{title[1:]}", values[shown], limits)
+    return figure(caption, [panel(title, drawing, lines)])
+
+
+def _cost(reading: RunReading) -> Content:
     run, summary = reading.run, reading.summary
-    _, least, typical = mixing(reading)
+    _, *bought = mixing(reading)
     rows = [
-        (name, written, number(_per(least, total)), number(_per(typical, total)))
-        for name, written, total in (
-            ("round", f"{run.traffic.rounds:,}", run.traffic.rounds),
-            ("message", f"{run.traffic.messages:,}", run.traffic.messages),
-            ("megabyte", number(run.traffic.bytes / 1e6, 4), run.traffic.bytes / 1e6),
-            ("second", number(run.seconds, 4), run.seconds),
-            ("iteration of a chain", f"{run.iterations:,}", run.iterations),
-        )
+        (name, number(spent, 4) if isinstance(spent, float) else f"{spent:,}", *(_per(ess, spent) for ess in bought))
+        for name, spent in {
+            "round": run.traffic.rounds,
+            "message": run.traffic.messages,
+            "megabyte": run.traffic.bytes / 1e6,
+            "second": run.seconds,
+            "iteration of a chain": run.iterations,
+        }.items()
     ]
     counted = [
         f"{number_of:,} {'was' if was and number_of == 1 else was}{what}"
@@ -268,23 +250,16 @@ def _cost(reading: Reading) -> Markup:
         if number_of is not None
     ]
     behind = f"Of {count(summary.iterations, 'iteration')} behind the kept draws, {' and '.join(counted)}."
-    energy = (
-        ""
-        if summary.e_bfmi is None
-        else f" E-BFMI of the chains: {', '.join(number(float(e), 2) for e in summary.e_bfmi)}."
-    )
-    return join(
-        [
-            paragraph("Warm-up is included. ESS is the bulk effective sample size: what the draws are worth."),
-            table(
-                "Cost: what was spent, and the effective draws that each unit bought",
-                ["unit", "spent", "least ESS per unit", "median ESS per unit"],
-                rows,
-            ),
-            paragraph(f"{behind if counted else ''}{energy}".strip()) if counted or energy else Markup(),
-        ]
-    )
+    parts = [behind] if counted else []
+    if summary.e_bfmi is not None:
+        parts.append(f"E-BFMI of the chains: {', '.join(number(float(e), 2) for e in summary.e_bfmi)}.")
+    header = ["unit", "spent", "least ESS per unit", "median ESS per unit"]
+    return [
+        paragraph("Warm-up is included. ESS is the bulk effective sample size: what the draws are worth."),
+        table("Cost: what was spent, and the effective draws that each unit bought", header, rows),
+        paragraph(" ".join(parts)) if parts else "",
+    ]
 
 
-def _per(ess: float, total: float) -> float:
-    return ess / total if total else np.nan
+def _per(ess: float, total: float) -> str:
+    return number(ess / total if total else np.nan)

@@ -62,15 +62,12 @@ def inline(document: str, alt: str) -> Markup:
     """Turn an SVG file of matplotlib's into a part of a page."""
     head, body = re.search(r"<svg[^>]*>", document), re.search(r"</metadata>(.*)</svg>", document, re.DOTALL)
     assert head and body
-    box = re.search(r'viewBox="[\d. -]+"', head.group())
-    assert box
+    (box,) = re.findall(r'viewBox="([\d. -]+)"', head.group())
     content = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", body.group(1), flags=re.DOTALL)
     content = re.sub(r'd="[^"]*"', _shorter_path, content)
     content = re.sub(r'(<text style="[^"]*?)font-family: [^;"]*(?:;|(?="))', r"\1", content)
     content = re.sub(r"\n\s*", "\n", content)
-    return Markup(
-        tag("svg", role="img", aria_label=alt).replace("></svg>", f" {box.group()}>{follow_theme(content)}</svg>")
-    )
+    return tag("svg", Markup(follow_theme(content)), role="img", aria_label=alt, viewBox=box)
 
 
 def _shorter_path(path: re.Match[str]) -> str:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from .._compat import callback_errors_unlogged, dispatch_synchronously
 from .._refused import Refused
+from .._signals import on_signals
 from .._types import Batch
 from ..engine import Hosts
 from ..neighbors import Interrupted
@@ -77,44 +76,26 @@ def _own(shards: Any, name: str) -> Callable[[int], Batch]:
 
 def _run_in_thread(member: Member) -> Run:
     """Run an agent in a thread of its own: this one stays free for Ctrl-C, whatever compiled code is waiting for."""
-    result: list[Run] = []
-    failure: list[BaseException] = []
+    ended: list[Run | BaseException] = []
 
     def work() -> None:
         try:
-            result.append(member.run())
+            ended.append(member.run())
         except BaseException as error:
-            failure.append(error)
+            ended.append(error)
 
-    thread = threading.Thread(target=work, daemon=True)
-    with _signals(member):
-        thread.start()
-        while thread.is_alive():
-            thread.join(0.2)
-    if failure:
-        raise failure[0]
-    return result[0]
-
-
-@contextmanager
-def _signals(member: Member) -> Iterator[None]:
-    """Stop all agents on Ctrl-C, and raise `KeyboardInterrupt` on a second one."""
-    if threading.current_thread() is not threading.main_thread():  # where signals cannot be handled
-        yield
-        return
-    asked = 0
-
-    def handle(number: int, _: Any) -> None:
-        nonlocal asked
-        asked += 1
+    def stop(asked: int) -> None:
         if asked > 1:
             raise KeyboardInterrupt("ended at once: the last chunk is lost, what was saved before is not")
         print("stopping all agents; once more to end at once", file=sys.stderr, flush=True)
         threading.Thread(target=member.ask_to_stop, args=(f"{member.place.name} was interrupted",), daemon=True).start()
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    thread = threading.Thread(target=work, daemon=True)
+    with on_signals(stop):
+        thread.start()
+        while thread.is_alive():
+            thread.join(0.2)
+    [result] = ended
+    if isinstance(result, BaseException):
+        raise result
+    return result

@@ -238,8 +238,8 @@ def _rest(network: Network, members: tuple[int, ...], without: tuple[str, ...]) 
 
 def code_of_lanes(prepared: Prepared) -> str:
     """Return the fingerprint of model and sampler, as if simulated with two rows of zeros on every agent."""
-    size = prepared.network.size
-    batch = jax.tree.map(lambda leaf: np.zeros((size, ROWS, *leaf.shape[2:]), leaf.dtype), prepared.stacked.batch)
+    size, form_of_one = prepared.network.size, prepared.stacked.padded_form.batch
+    batch = jax.tree.map(lambda leaf: np.zeros((size, ROWS, *leaf.shape[2:]), leaf.dtype), form_of_one)
     keys = chain_keys(prepared.key, len(prepared.starts))
     inputs = lane_inputs(prepared.network, prepared.sampler, Shard(batch, None), keys)
     one_copy = prepared.sampler.replicated

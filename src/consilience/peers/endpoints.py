@@ -8,6 +8,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from .._refused import Refused
+
 LOCAL = "127.0.0.1"
 HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
 MOST_PORT = 65_535
@@ -56,7 +58,7 @@ def check_endpoint(what: str, endpoint: Any) -> str:
     """Return `endpoint` if it is tls/HOST:PORT, and refuse it otherwise."""
     place = host_and_port(endpoint.removeprefix("tls/")) if isinstance(endpoint, str) else None
     if place is None or place[1] is None or not endpoint.startswith("tls/"):
-        raise ValueError(f'{what} = "{endpoint}": tls/HOST:PORT is needed. Write "tls/10.0.0.1:7447".')
+        raise Refused(f'{what} = "{endpoint}"', "tls/HOST:PORT is needed", 'Write "tls/10.0.0.1:7447".')
     return str(endpoint)
 
 
@@ -78,10 +80,7 @@ def same_host(host: str) -> str:
 
 
 def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(same_host(host)).is_loopback
-    except ValueError:
-        return False
+    return _is_address(host := same_host(host)) and ipaddress.ip_address(host).is_loopback
 
 
 def _is_address(host: str) -> bool:

@@ -18,7 +18,7 @@ import numpy as np
 
 from .._lazy import LazyModule
 from .._refused import Refused
-from ..store import FORMAT, SCORES, check_format, shown, write_whole
+from ..store import FORMAT, SCORES, check_format, refusal, write_whole
 
 special: Any = LazyModule("scipy.special")
 scipy_stats: Any = LazyModule("scipy.stats")
@@ -284,8 +284,8 @@ def read_scores(folder: Path) -> Any:
     try:
         found = json.loads(path.read_text())
     except ValueError as error:
-        raise Refused(str(shown(path)), f"it is damaged: {error}", "Delete it: evaluate computes it anew.") from None
-    check_format(str(shown(path)), found)
+        raise refusal(path, f"it is damaged: {error}", "Delete it: evaluate computes it anew.") from None
+    check_format(path, found)
     del found["format"]
     return scores_from_dict(found)
 

@@ -2,7 +2,7 @@
 
 from .arrays import Part
 from .draws import Draws, blocks
-from .files import locked, make_folder, shown, write_whole
+from .files import locked, make_folder, refusal, shown, write_whole
 from .folder import RunFolder
 from .identity import (
     FORMAT,
@@ -63,6 +63,7 @@ __all__ = [
     "read_checkpoint",
     "read_network",
     "read_run",
+    "refusal",
     "shown",
     "surroundings",
     "write_whole",

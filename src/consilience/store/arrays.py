@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from .._extras import require
-from .._refused import Refused
 from ..engine import Hosts
 from .draws import rows_at_once
-from .files import durable_zarr, shown
+from .files import durable_zarr, refusal, shown
 from .reading import DRAWS
 
 PATIENCE = 120  # seconds to wait for a host that has as much to do
@@ -67,11 +66,8 @@ class DrawsFolder:
         for _, group in root.groups():
             for _, array in group.arrays():
                 if array.chunks[2] > (self._part.copies_per_file or 1):
-                    raise Refused(
-                        str(shown(self._folder)),
-                        "it was begun without runtime=cs.Devices(): its files hold all agents' draws",
-                        "Go on with it in one process.",
-                    )
+                    reason = "it was begun without runtime=cs.Devices(): its files hold all agents' draws"
+                    raise refusal(self._folder, reason, "Go on with it in one process.")
 
     def _made(self, path: str, shape: tuple[int, ...], dtype: np.dtype) -> Any:
         """Return the array for all planned draws, made or as it is there."""

@@ -21,7 +21,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from .._refused import Refused
-from .files import make_folder, npz, shown, sync_folder, write_whole
+from .files import make_folder, npz, refusal, shown, sync_folder, write_whole
 from .progress import Progress
 
 CHECKPOINTS = "checkpoints"
@@ -67,7 +67,7 @@ class Checkpoints(NamedTuple):
         fix = f"Delete the folder {shown(place)} to go on from iteration {older[-1]}. " if older else ""
         parts, fix = _parts(place), f"{fix}All draws are in draws.zarr."
         if not self._is_whole(parts):
-            raise Refused(str(shown(place)), "it is not whole", fix)
+            raise refusal(place, "it is not whole", fix)
         found = [_read_part(place / name, fix) for name in parts]
         progress, first = found[0]
         if len(found) == 1:
@@ -133,4 +133,4 @@ def _read_part(path: Path, fix: str) -> tuple[Progress, dict[str, np.ndarray]]:
             arrays = dict(np.load(file))
         return Progress(**json.loads(arrays.pop("progress").tobytes())), arrays
     except (ValueError, KeyError, OSError, EOFError, BadZipFile) as error:
-        raise Refused(str(shown(path)), f"it is damaged: {error}", fix) from None
+        raise refusal(path, f"it is damaged: {error}", fix) from None

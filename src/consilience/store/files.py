@@ -56,6 +56,11 @@ def shown(path: Path) -> Path:
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
+def refusal(path: Path, reason: str, fix: str = "") -> Refused:
+    """Return a refusal that is about a file or a folder."""
+    return Refused(str(shown(path)), reason, fix)
+
+
 def remove_partial(folder: Path) -> None:
     """Delete the files that a killed process has left half written."""
     for partial in folder.rglob(".*.partial"):
@@ -68,7 +73,7 @@ def locked(folder: Path) -> IO[bytes]:
         make_folder(folder)
         file = (folder / LOCK).open("ab")
     except (FileExistsError, NotADirectoryError):
-        raise Refused(str(shown(folder)), "it is a file, or lies in one", "Name a folder.") from None
+        raise refusal(folder, "it is a file, or lies in one", "Name a folder.") from None
     try:
         import fcntl
     except ModuleNotFoundError:  # Windows has no such lock
@@ -77,8 +82,7 @@ def locked(folder: Path) -> IO[bytes]:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         file.close()
-        fix = "Wait for it, or name another folder."
-        raise Refused(str(shown(folder)), "another process is writing to it", fix) from None
+        raise refusal(folder, "another process is writing to it", "Wait for it, or name another folder.") from None
     except OSError:  # nor have some network file systems
         return file
     return file

@@ -22,7 +22,7 @@ from ..model import Layout
 from ..network import Network
 from .arrays import PATIENCE, POLL, DrawsFolder, Part
 from .checkpoints import CHECKPOINTS, Checkpoints, State
-from .files import locked, npz, remove_partial, shown, write_whole
+from .files import locked, npz, refusal, remove_partial, shown, write_whole
 from .identity import FREE, Table, differences
 from .progress import Progress
 from .reading import DRAWS, NETWORK, POSTERIOR, RUN, STATS, disk_draws, read_checkpoint, read_run
@@ -32,6 +32,7 @@ SAMPLING_SHARE = 9  # seconds of sampling, at least, for each second that saving
 LAST_KEPT = 2  # whole checkpoints: if the newest is damaged, a run can be gone on with from the one before it
 PARTS_PATIENCE = 5  # seconds to wait for the other hosts' parts; after that, progress is reported later
 SIGHT_PATIENCE = 30  # seconds until a host must see what another has made
+UNSEEN = -1
 
 
 class RunFolder:
@@ -113,7 +114,7 @@ class RunFolder:
     def _wait_until_whole(self, iteration: int) -> bool:
         """Tell whether the other hosts have saved their parts too, after a short wait: they are about to."""
         deadline = time.monotonic() + PARTS_PATIENCE
-        while self.checkpoints[-1] < iteration:
+        while self.checkpoints[-1:] < (iteration,):  # of those that this host sees, perhaps none
             if time.monotonic() > deadline:
                 return False
             time.sleep(POLL)
@@ -122,11 +123,9 @@ class RunFolder:
     def back_to(self, iteration: int) -> None:
         """Go back to the checkpoint of an iteration, or to the start, 0; what came after it is drawn again."""
         if iteration not in self.checkpoints:
-            raise Refused(
-                str(shown(self.folder)),
-                f"it has no checkpoint of iteration {iteration}, but of {', '.join(map(str, self.checkpoints))}",
-                "Put the folder back as it was.",
-            )
+            there = ", ".join(map(str, self.checkpoints))
+            reason = f"it has no checkpoint of iteration {iteration}, but of {there}"
+            raise refusal(self.folder, reason, "Put the folder back as it was.")
         self._checkpoints.drop(lambda other: other > iteration)
         self.progress, self.snapshot = self._checkpoints.read(iteration)
 
@@ -165,8 +164,7 @@ class RunFolder:
         hosts.together(lambda: self._begin(network, resume) if hosts.is_first else None)
         created = hosts.gather(self.identity["created"])[0]
         try:
-            seen = hosts.together(lambda: self.saved if hosts.is_first else self._find(created))
-            self._agree_where_it_stands(seen)
+            self._agree_where_it_stands(created)
         except BaseException:
             self.finish("interrupted")
             if is_new and hosts.is_first:
@@ -192,69 +190,55 @@ class RunFolder:
 
     def _go_on(self, resume: bool) -> None:
         """Read how far the run that is there has come, and refuse it where it is another."""
-        there, subject = read_run(self.folder), str(shown(self.folder))
+        there = read_run(self.folder)
         if not resume:
-            raise Refused(subject, "it already holds a run", "Write resume=True to go on with it, or another out=.")
+            raise refusal(self.folder, "it already holds a run", "Write resume=True to go on with it, or another out=.")
         if lines := differences({"there": there, "here": self.identity}, FREE):
             if self._part.goes_back and self.checkpoints == (0,):  # nothing was saved that could be mixed up
                 if (self.folder / DRAWS).exists():
                     shutil.rmtree(self.folder / DRAWS)
                 return
-            raise Refused(
-                subject,
-                "".join(["it holds another run; going on would mix the two:\n", *(f"  {line}\n" for line in lines)]),
-                "Write the call as it was there, or start a new run with another out=.",
+            reason = "".join(
+                ["it holds another run; going on would mix the two:\n", *(f"  {line}\n" for line in lines)]
             )
+            fix = "Write the call as it was there, or start a new run with another out=."
+            raise refusal(self.folder, reason, fix)
         self.identity = {**self.identity, "created": there["created"]}
         self.progress, self.snapshot = read_checkpoint(self.folder, there)
         drawn = self.progress.drawn
         if self._planned < drawn:
-            raise Refused(
-                subject,
-                f"it has {drawn} draws, more than num_samples = {self._planned}",
-                f"Write num_samples={drawn} or more, or cs.load({subject!r}).",
-            )
+            reason = f"it has {drawn} draws, more than num_samples = {self._planned}"
+            fix = f"Write num_samples={drawn} or more, or cs.load({str(shown(self.folder))!r})."
+            raise refusal(self.folder, reason, fix)
         disk_draws(self.folder, self.kept, drawn, (1, 1), self.group)  # refuses a folder without
         self._draws.check_files()
         # What those after it hold will be drawn again, perhaps in other parts.
         self._checkpoints.drop(lambda iteration: iteration > self.saved)
 
-    def _find(self, created: str) -> int:
-        """Wait until this host sees the run that the first host has opened; return the iteration that it has here."""
-        deadline = time.monotonic() + SIGHT_PATIENCE
-        while not (self.folder / RUN).exists() or read_run(self.folder)["created"] != created:
-            if time.monotonic() > deadline:
-                raise Refused(
-                    str(shown(self.folder)),
-                    "it is not the folder that the first host sees under this name",
-                    "Name one that all hosts share.",
-                )
-            time.sleep(POLL)
-        return self._look()
+    def _agree_where_it_stands(self, created: str) -> None:
+        """Wait until all hosts see one run and checkpoint: network file systems may show them to some a while later."""
+        hosts, began = self._hosts, time.monotonic()
+        while len(set(hosts.gather(seen := hosts.together(partial(self._look, created))))) > 1:
+            waited = hosts.of_first(int(time.monotonic() - began))
+            hosts.together(partial(self._check_sight, seen, waited))
+            time.sleep(1)
 
-    def _look(self) -> int:
-        """Read the newest checkpoint that this host sees, and return its iteration: -1 if it sees none yet."""
-        found = self._checkpoints.newest()
-        if found is None:
-            return -1
-        self.progress, self.snapshot = found
+    def _look(self, created: str) -> int:
+        """Return the iteration that this host sees, after reading it; UNSEEN of a run that is not the first host's."""
+        if not self._hosts.is_first:
+            if not (self.folder / RUN).exists() or read_run(self.folder)["created"] != created:
+                return UNSEEN
+            self.progress, self.snapshot = self._checkpoints.newest() or (Progress(), None)
         return self.saved
 
-    def _agree_where_it_stands(self, seen: int) -> None:
-        """Wait until all hosts see the same checkpoint: network file systems may show it to some a while later."""
-        deadline = time.monotonic() + PATIENCE
-        while len(set(self._hosts.gather(seen))) > 1:
-            if not self._hosts.of_first(time.monotonic() < deadline):
-                self._hosts.together(partial(self._refuse_to_start, seen))
-            time.sleep(1)
-            seen = self._hosts.together(self._look)
-
-    def _refuse_to_start(self, seen: int) -> None:
-        raise Refused(
-            str(shown(self.folder)),
-            f"the hosts see different checkpoints in it, this one that of iteration {seen}",
-            "Start them again when the file system has settled.",
-        )
+    def _check_sight(self, seen: int, waited: int) -> None:
+        """Refuse a folder that hosts see differently after they have waited so many seconds."""
+        if seen == UNSEEN and waited >= SIGHT_PATIENCE:
+            reason = "it is not the folder that the first host sees under this name"
+            raise refusal(self.folder, reason, "Name one that all hosts share.")
+        if waited >= PATIENCE:
+            reason = f"the hosts see different checkpoints in it, this one that of iteration {seen}"
+            raise refusal(self.folder, reason, "Start them again when the file system has settled.")
 
     def finish(self, status: str) -> None:
         """Record how the run ended, and unlock the folder."""
@@ -275,7 +259,7 @@ def _check_folder(folder: Path, kept: Layout) -> None:
         others = [path for path in folder.iterdir() if not path.name.startswith(".") and not _is_of_a_start(path)]
         if others:
             place = str(shown(folder) / "run")
-            raise Refused(str(shown(folder)), "it holds other files", f"Name a new folder: out={place!r}.")
+            raise refusal(folder, "it holds other files", f"Name a new folder: out={place!r}.")
     for name in kept.names:
         if name.startswith((".", "__")) or name == "zarr.json" or "\0" in name or len(name.encode()) > LONGEST_NAME:
             raise Refused(

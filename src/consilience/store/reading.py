@@ -20,12 +20,11 @@ import numpy as np
 
 from .._extras import require
 from .._lazy import LazyModule
-from .._refused import Refused
 from ..model import Layout
 from ..network import Network, assemble
 from .checkpoints import Checkpoints, State
 from .draws import DiskDraws
-from .files import shown
+from .files import refusal
 from .identity import FORMAT, Table
 from .progress import Progress
 
@@ -63,36 +62,32 @@ def disk_draws(
     if not length or not kept.names:
         return DiskDraws([], length, lanes, kept)
     if not path.exists():  # or what is missing would read as NaN
-        raise Refused(str(shown(folder)), f"it has lost its draws: there is no {DRAWS}/{group_name} in it")
+        raise refusal(folder, f"it has lost its draws: there is no {DRAWS}/{group_name} in it")
     group = require("zarr", "store").open_group(path, mode="r")
     return DiskDraws([group[name] for name in kept.names], length, lanes, kept)
 
 
 def read_run(folder: Path) -> Table:
     """Read the folder's run.toml; refuse a folder that has none, or one that this version cannot read."""
-    subject = str(shown(folder / RUN))
     try:
         record = tomllib.loads((folder / RUN).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
-        raise Refused(str(shown(folder)), f"it holds no run: there is no {RUN} in it") from None
+        raise refusal(folder, f"it holds no run: there is no {RUN} in it") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise Refused(subject, f"it is damaged: {error}", ANYHOW) from None
+        raise refusal(folder / RUN, f"it is damaged: {error}", ANYHOW) from None
     if record.get("format") == 1:
-        raise Refused(
-            str(shown(folder)),
-            f"it was written by consilience 0.1 (format 1), and this version reads format {FORMAT}",
-            f"Use the version that wrote it to go on with it or read it (pip install 'consilience<0.2'), or start a "
-            f"new run with another out=; {ANYHOW}",
-        )
-    check_format(subject, record)
+        reason = f"it was written by consilience 0.1 (format 1), and this version reads format {FORMAT}"
+        use = "Use the version that wrote it to go on with it or read it (pip install 'consilience<0.2')"
+        raise refusal(folder, reason, f"{use}, or start a new run with another out=; {ANYHOW}")
+    check_format(folder / RUN, record)
     return record
 
 
-def check_format(subject: str, record: Table) -> None:
+def check_format(path: Path, record: Table) -> None:
     """Refuse a file that says that it has another format than this version writes."""
     if (found := record.get("format")) != FORMAT:
         reason = f"it has format {found!r}, and this version of consilience reads {FORMAT}"
-        raise Refused(subject, reason, "Use the version that wrote it.")
+        raise refusal(path, reason, "Use the version that wrote it.")
 
 
 def copies_in(run: Table) -> int:
@@ -104,9 +99,7 @@ def read_checkpoint(folder: Path, run: Table) -> tuple[Progress, State | None]:
     """Read how far the run has come, and the state to go on from: None at the start."""
     found = Checkpoints(folder, copies_in(run)).newest()
     if found is None:
-        raise Refused(
-            str(shown(folder)), "it has lost its checkpoints, which say how many of its draws count", "Put them back."
-        )
+        raise refusal(folder, "it has lost its checkpoints, which say how many of its draws count", "Put them back.")
     return found
 
 

@@ -24,7 +24,7 @@ from ..model import Layout, Posterior, View, stack_shards
 from ..neighbors import Kind, price
 from ..network import Network
 from ..runs import chain_keys, lane_inputs, lane_link
-from ..samplers import NUTS, Sampler
+from ..samplers import Sampler
 
 FLOAT = np.dtype(np.float32).itemsize
 BACKEND = "cpu"  # what agents on their owners' machines compute on
@@ -114,7 +114,7 @@ def demand_of(
     """
     if not sampler.communicates:
         raise Refused(sampler.name, "it has no rounds to plan", "Use nuts, hmc, mala or dmala.")
-    if not isinstance(sampler, NUTS):
+    if not sampler.has_free_lengths:
         times, evaluations = _counted(sampler, network)
     elif evaluations is None:
         reason = "it takes as many gradients a draw as its posterior makes it"

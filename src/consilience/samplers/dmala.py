@@ -84,6 +84,7 @@ class DMALA(TunedSampler):
     energy: str = static("exact")
 
     name = "dmala"
+    gossips_averages = True
     shares = ONE_STEP_SHARES
 
     @property

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -119,9 +119,11 @@ def demand_of(
     elif evaluations is None:
         reason = "it takes as many gradients a draw as its posterior makes it"
         raise Refused("nuts", reason, "Say how many: evaluations=15.")
-    else:  # with tiny steps no trajectory turns back: one of k doublings has 2^k - 1 steps
+    else:
+        settings: Any = sampler  # a dataclass
+        # With tiny steps no trajectory turns back: one of k doublings has 2^k - 1 steps.
         (short, few), (longer, more) = (
-            _counted(replace(sampler, step_size=TINY, max_num_doublings=k), network) for k in (1, 2)
+            _counted(replace(settings, step_size=TINY, max_num_doublings=k), network) for k in (1, 2)
         )
         times = short + (longer - short) / (more - few) * (evaluations - few)
     traced = trace(*_stand_in(sampler, network, dimension)[:3])

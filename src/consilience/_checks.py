@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -55,6 +55,7 @@ def check_one_of(name: str, value: Any, choices: Sequence[str], others: str = ""
         raise Refused(f"{name} = {value!r}", reason, f"Write {name.split()[-1]}={near!r}.")
 
 
-def nearest(word: str, known: Any) -> str | None:
-    """Return the name in `known` that is most like `word`; None if none is like it."""
-    return next(iter(get_close_matches(word, known, n=1)), None)
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """Return the name in `known` that is most like `word`, in whatever letters; None if none is like it."""
+    alike = {str(name).lower().replace("-", "_"): name for name in known}
+    return next((alike[name] for name in get_close_matches(word.lower().replace("-", "_"), alike, n=1)), None)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
-from difflib import get_close_matches
 from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from ._checks import nearest
 from ._lazy import LazyModule
 from ._refused import Refused
 
@@ -33,12 +33,6 @@ KINDS: dict[Any, tuple[str, str]] = {  # in words, and an example
 
 
 # --- words and files that are not known ---------------------------------------------------------------------------
-
-
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that was probably meant, None if there is none like it."""
-    alike = {name.lower().replace("-", "_"): name for name in known}
-    return next((alike[name] for name in get_close_matches(word.lower().replace("-", "_"), alike, n=1)), None)
 
 
 def choose_from(word: str, known: Sequence[str]) -> str:

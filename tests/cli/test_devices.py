@@ -85,7 +85,7 @@ def test_on_two_devices_as_without(folder):
         (["--devices", "many"], "--devices many: it is neither all nor a number. Write --devices all"),
         (["--devices", "9"], "devices = 9: jax has 5 here"),
         (["--host", "0"], "--host is for several hosts. Write --devices cluster with it"),
-        (["--devices", "cluster", "--coordinator", "here:1"], "hosts and host missing"),
+        (["--devices", "cluster", "--coordinator", "here:1"], "hosts and host: missing"),
         (["--devices", "cluster", "--coordinator", "here", "--hosts", "2", "--host", "0"], "a name and a port"),
         (["--devices", "cluster", "--coordinator", "7460", "--hosts", "2", "--host", "0"], "a name and a port"),
         (["--devices", "cluster", "--coordinator", "here:1", "--hosts", "2", "--host", "2"], "the first is 0"),
@@ -125,9 +125,9 @@ def test_what_only_the_first_host_can_refuse_ends_both(folder):
 
 def test_an_error_of_one_host_ends_both(folder):
     (folder / "failing.py").write_text(
-        "from consilience.store import shared\n"
+        "from consilience.store import checkpoints\n"
         "def full(*_): raise OSError(28, 'No space left on device')\n"
-        "shared.write_part = full\n" + MODEL.replace("def load():", "def load_failing():")
+        "checkpoints.Checkpoints.write = full\n" + MODEL.replace("def load():", "def load_failing():")
     )
     failing = ["--set", 'data.loader="failing:load_failing"']
     (_, first, one), (_, second, two) = both(["--out", "run", "--set", "run.num_samples=100000"], failing)

@@ -538,7 +538,7 @@ def test_draws_over_a_ring_are_named_and_constrained():
 
 
 def test_an_impossible_row_is_refused_before_the_first_draw(monkeypatch):
-    monkeypatch.setattr("consilience.runs.simulate.Simulation", None)  # never reached
+    monkeypatch.setattr("consilience.engine.Chains.advance", None)  # never reached
     shards = [SHARDS[0], changed(1, "group", 2, 7), SHARDS[2]]
     with pytest.raises(ValueError, match=r"agent 1: row 2 leads the model to an element that is not there"):
         cs.sample(

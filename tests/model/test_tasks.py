@@ -102,7 +102,7 @@ def test_bad_data_and_networks_are_refused(posterior, params, batch, message):
 
 
 def test_a_label_outside_the_range_is_refused_before_the_first_draw(monkeypatch):
-    monkeypatch.setattr("consilience.runs.simulate.Simulation", None)  # never reached
+    monkeypatch.setattr("consilience.engine.Chains.advance", None)  # never reached
     with pytest.raises(ValueError, match=r"agent 1: y is 4 in row 0"):
         cs.sample(
             CLASSIFIER,

@@ -96,22 +96,24 @@ def test_calls_in_their_turn_are_taken(monkeypatch, chains):
     assert collectives.ended == []
 
 
-@pytest.mark.parametrize("chains", [1, 3])
+TAMPERED = [
+    *((at, twice) for at in OUTSIDE),
+    (OUTSIDE[-1], never),
+    (OUTSIDE[0], too_early),
+    (OUTSIDE[1], too_early),
+    (INSIDE[1], never),
+]
+
+
 @pytest.mark.parametrize("start", [0, CALLS])
 @pytest.mark.parametrize(
-    ("at", "tamper"),
+    ("at", "tamper", "chains"),
     [
-        *((at, twice) for at in OUTSIDE),
-        (OUTSIDE[-1], never),
-        (OUTSIDE[0], too_early),
-        (OUTSIDE[1], too_early),
-        (INSIDE[1], never),
-        (INSIDE[1], twice),
+        *((*case, chains) for case in TAMPERED for chains in (1, 3)),
+        (INSIDE[1], twice, 1),  # of several chains one may do a part again: the loop's count is the least (`Turns.end`)
     ],
 )
 def test_a_call_that_is_doubled_missing_or_out_of_turn_ends_the_run(monkeypatch, at, tamper, start, chains):
-    if tamper is twice and at in INSIDE and chains > 1:
-        pytest.skip("of several chains one may do a part again: the loop's count is the least, see Turns.end")
     tampered(monkeypatch, start + at, tamper)
     collectives = Alike()
     with pytest.raises(Exception, match="called the other agents out of turn"):

@@ -101,7 +101,7 @@ def test_a_vote_that_is_cast_during_a_meeting_is_not_lost(member):
 
     class Watched(Segment):
         @property
-        def bases(self):
+        def checkpoints(self):
             if not threads:
                 threads.append(meanwhile(member._look))
             return (0,)

@@ -44,5 +44,5 @@ def test_one_that_does_not_inherit_what_it_can_do_is_told_to():
         name = "walk"
 
     posterior = cs.Posterior(lambda w: -(w @ w), lambda w, batch: batch["x"])
-    with pytest.raises(TypeError, match=r"sampler is a Walk; .* class Walk\(consilience\.samplers\.Sampler\)"):
+    with pytest.raises(ValueError, match=r"sampler: it is a Walk\. .* class Walk\(consilience\.samplers\.Sampler\)"):
         cs.sample(posterior, [{"x": [1.0]}], cs.Network.complete(1), Walk(), init=[0.0], num_samples=1)

@@ -25,7 +25,7 @@ SAMPLERS = {kind.name: kind for kind in _KINDS if kind is not Decentralized}  # 
 
 
 @dataclass(frozen=True)
-class Job:
+class DescribedRun:
     """A run that is ready to start: what a file describes, as `cs.sample` takes it."""
 
     posterior: Posterior
@@ -35,14 +35,14 @@ class Job:
     init: Params | Callable[[Key], Params] | None
 
 
-def build(config: Config) -> Job:
+def build(config: Config) -> DescribedRun:
     """Build all that the file describes, what is quickest to check first."""
     sampler = sampler_from(config.sampler)
     network = network_from_spec(config.network.kind, config.network.weights, config.network.seed)
     posterior, init = model_of(config)
     data = load_data(config.data, config.split, config.folder, network.size)
     _check_held_out(posterior, init, data)
-    return Job(posterior, data, network, sampler, init)
+    return DescribedRun(posterior, data, network, sampler, init)
 
 
 def sampler_from(table: Mapping[str, Any]) -> Sampler:

@@ -26,7 +26,6 @@ EXIT_CODES = (
 FOR_PAGES = ("sklearn", "arviz_stats", "matplotlib", "markupsafe")  # modules of the extra demo
 MOST_LINES = 12  # of another library's error message: all must fit on a screen
 CAN_HAPPEN = (RuntimeError, OSError, MemoryError)  # to a correct run
-_NOT_YET_CONVERTED = (ValueError, TypeError, FileNotFoundError, PermissionError)  # refusals, where this package raises
 _PACKAGE = str(Path(__file__).parents[1])
 _NOT_THE_USERS = (_PACKAGE, "<", *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")))
 
@@ -48,7 +47,6 @@ def exit_on_error(code: int = REFUSED, hint: Callable[[], str] = str) -> Iterato
             raise
         except Exception as error:
             refused = isinstance(error, Refused | ModuleNotFoundError)  # the latter says what to install
-            refused |= isinstance(error, _NOT_YET_CONVERTED) and _frames(error)[-1].filename.startswith(_PACKAGE)
             text = "".join([str(error) if refused else shortly(error), *getattr(error, "__notes__", ())])
             users = [frame for frame in _frames(error) if not frame.filename.startswith(_NOT_THE_USERS)]
             if users:

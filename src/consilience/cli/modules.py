@@ -10,8 +10,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from .._checks import nearest
 from .._refused import Refused
-from .._tables import choose_from, nearest
+from .._tables import choose_from
 
 
 def named(key: str, reference: str, folder: Path) -> Any:

@@ -27,7 +27,7 @@ from ..planning import (
     seconds,
     trial_of,
 )
-from ..samplers import DMALA, NUTS, Sampler
+from ..samplers import Sampler
 from .build import SAMPLERS, sampler_from
 from .errors import check_page, exit_on_error
 from .options import NETWORK_HELP, WEIGHTS, NetworkSeed, Quiet, json_option, network_kinds, set_option
@@ -150,9 +150,9 @@ def _size_of_run(
         raise Refused("", "how many parameters has the model?", fix)
     if evaluations is not None and not math.isfinite(evaluations):
         raise Refused(f"--evaluations {evaluations}", "a number is needed", "Write --evaluations 15.")
-    if not isinstance(sampler, NUTS) and evaluations is not None:
+    if not sampler.has_free_lengths and evaluations is not None:
         raise Refused("--evaluations", f"{sampler.name} takes as many gradients as it is set to", "Leave it out.")
-    if isinstance(sampler, NUTS) and evaluations is None:
+    if sampler.has_free_lengths and evaluations is None:
         if trial is not None and trial.evaluations is not None:
             evaluations = trial.evaluations
             found = f"{evaluations:.1f} gradients a draw, those of the longest chain"
@@ -210,7 +210,7 @@ def _costs_by_family(sampler: Sampler, size: dict[str, Any], links: LinkSpeeds, 
 
     # On a complete graph an average takes one round.
     demand = demand_of(sampler, Network.complete(3), size["dimension"], size["chains"], size["evaluations"])
-    return predict_families(demand, rounds if isinstance(sampler, DMALA) else None, *links.slowest, gradient)
+    return predict_families(demand, rounds if sampler.gossips_averages else None, *links.slowest, gradient)
 
 
 # --- what is said -----------------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from .._checks import nearest
 from .._refused import Refused
-from .._tables import nearest
 from ..results import Run, load
 from ..store import RUN
 from .errors import check_page, exit_on_error

@@ -20,7 +20,7 @@ from ..engine import Hosts
 from ..results import Run
 from ..runs import Devices, sample
 from ..store import RUN
-from .build import Job, build
+from .build import DescribedRun, build
 from .config import Config, differences, read_config
 from .devices import (
     CoordinatorOption,
@@ -126,7 +126,7 @@ def _check_folder(folder: Path, resume: bool) -> None:
         )
 
 
-def _sample(config: Config, job: Job, resume: bool, quiet: bool, runtime: Devices | None) -> Run:
+def _sample(config: Config, job: DescribedRun, resume: bool, quiet: bool, runtime: Devices | None) -> Run:
     is_first = runtime is None or runtime.hosts.is_first
     if not quiet and is_first:
         print(job.data, file=sys.stderr)
@@ -163,7 +163,7 @@ def _differences(config: Config) -> str:
     return "".join([f"\n{kept} has other values:", *(f"\n  {line}" for line in shown)]) if lines else ""
 
 
-def _finish(config: Config, job: Job, done: Run, report: bool) -> dict[str, str]:
+def _finish(config: Config, job: DescribedRun, done: Run, report: bool) -> dict[str, str]:
     """Save the configuration, compute the scores, write the page, and return where everything is."""
     _save(config)
     if job.data.test is not None:

@@ -162,18 +162,29 @@ def as_arrays(what: str, data: Batch) -> Batch:
     return jax.tree_util.tree_map_with_path(convert, data)
 
 
-def own_shards(shards: Sequence[Batch] | Callable[[int], Batch], size: int, own: range) -> list[Batch]:
-    """Return the checked shards of the agents `own`, from all agents' or from a function of an agent's number."""
+def own_shards(
+    shards: Sequence[Batch] | Callable[[int], Batch], size: int, own: range, names: Sequence[str] = ()
+) -> list[Batch]:
+    """Return the checked shards of the agents `own`, from all agents' or from a function of an agent's number.
+
+    Args:
+      names: what messages call these agents; left out, by their numbers.
+    """
+    names = names or _numbered(own)
     if callable(shards):
-        return _checked([shards(agent) for agent in own], own.start)
+        return _checked([shards(agent) for agent in own], names)
     _check_number(shards, size)
-    return _checked(shards[own.start : own.stop], own.start)
+    return _checked(shards[own.start : own.stop], names)
 
 
 def check_shards(shards: Sequence[Batch], size: int) -> list[Batch]:
     """Return shards as numpy arrays; refuse them if not one per agent and all of one form, naming the agent."""
     _check_number(shards, size)
-    return _checked(shards)
+    return _checked(shards, _numbered(range(size)))
+
+
+def _numbered(agents: range) -> list[str]:
+    return [f"agent {agent}" for agent in agents]
 
 
 def form(shard: Batch) -> str:
@@ -193,42 +204,42 @@ def _check_number(shards: Sequence[Batch], size: int) -> None:
         raise Refused("shards", f"there are {len(shards)} shards for {size} agents: every agent needs exactly one")
 
 
-def _checked(shards: Sequence[Batch], first: int = 0) -> list[Batch]:
-    """Check the shards of agents from the `first` on, and return them as numpy arrays."""
-    shards = [as_arrays(f"agent {agent}", shard) for agent, shard in enumerate(shards, first)]
-    for agent, shard in enumerate(shards, first):
-        if rows(f"agent {agent}", shard) == 0:
-            raise Refused(f"agent {agent}", "it has no examples", "Leave it out of the network, or give it some.")
-        _check_like(agent, shard, first, shards[0])
+def _checked(shards: Sequence[Batch], names: Sequence[str]) -> list[Batch]:
+    """Check the shards of some agents, and return them as numpy arrays."""
+    shards = [as_arrays(name, shard) for name, shard in zip(names, shards, strict=True)]
+    for agent, shard in zip(names, shards, strict=True):
+        if rows(agent, shard) == 0:
+            raise Refused(agent, "it has no examples", "Leave it out of the network, or give it some.")
+        _check_like(agent, shard, names[0], shards[0])
     return shards
 
 
-def _check_like(agent: int, shard: Batch, first: int, model: Batch) -> None:
-    """Refuse a shard that cannot be computed with, or is not of the form of `model`, the `first` agent's."""
+def _check_like(agent: str, shard: Batch, first: str, model: Batch) -> None:
+    """Refuse a shard that cannot be computed with, or is not of the form of `model`, that of the agent `first`."""
     forms = [str(jax.tree.structure(data)) for data in (shard, model)]
     if forms[0] != forms[1]:
-        raise Refused(f"agent {agent}", f"its data is {forms[0]}, agent {first}'s is {forms[1]}")
+        raise Refused(agent, f"its data is {forms[0]}, {first}'s is {forms[1]}")
     for (path, leaf), reference in zip(jax.tree_util.tree_leaves_with_path(shard), jax.tree.leaves(model), strict=True):
         name = leaf_name(path, root="its data")
         if not (jnp.issubdtype(leaf.dtype, jnp.number) or leaf.dtype == bool):
-            raise Refused(f"agent {agent}", f"{name} has dtype {leaf.dtype}; numbers are needed")
+            raise Refused(agent, f"{name} has dtype {leaf.dtype}; numbers are needed")
         if leaf.shape[1:] != reference.shape[1:]:
-            shapes = f"has shape {leaf.shape[1:]}, agent {first}'s has {reference.shape[1:]}"
-            raise Refused(f"agent {agent}", f"an example of {name} {shapes}")
+            shapes = f"has shape {leaf.shape[1:]}, {first}'s has {reference.shape[1:]}"
+            raise Refused(agent, f"an example of {name} {shapes}")
         if leaf.dtype != reference.dtype:
-            reason = f"{name} has dtype {leaf.dtype}, agent {first}'s has {reference.dtype}"
+            reason = f"{name} has dtype {leaf.dtype}, {first}'s has {reference.dtype}"
             fix = f"Convert both: .astype({str(np.result_type(leaf, reference))!r})."
-            raise Refused(f"agent {agent}", reason, fix)
+            raise Refused(agent, reason, fix)
         _check_values(agent, name, leaf)
 
 
-def _check_values(agent: int, name: str, leaf: np.ndarray) -> None:
+def _check_values(agent: str, name: str, leaf: np.ndarray) -> None:
     """Refuse NaN, and numbers that the device's dtype cannot hold: jax would wrap them or make them infinite."""
     bad = np.isnan(leaf) if jnp.issubdtype(leaf.dtype, jnp.floating) else np.zeros(leaf.shape, bool)
     if bad.any():
         rows_with = np.unique(np.argwhere(bad)[:, 0])
         reason = f"{name} has NaN in {len(rows_with)} of {len(leaf)} rows, the first is row {rows_with[0]}"
-        raise Refused(f"agent {agent}", reason, "Drop or impute them.")
+        raise Refused(agent, reason, "Drop or impute them.")
     kept = jax.dtypes.canonicalize_dtype(leaf.dtype)
     if kept == leaf.dtype:
         return
@@ -238,7 +249,7 @@ def _check_values(agent: int, name: str, leaf: np.ndarray) -> None:
     if lost.any():
         place = np.argwhere(lost)[0]
         raise Refused(
-            f"agent {agent}",
+            agent,
             f"{name} has {leaf[tuple(place)]} in row {place[0]}, which {kept} cannot hold",
             'Rescale it, or switch on double precision: jax.config.update("jax_enable_x64", True).',
         )

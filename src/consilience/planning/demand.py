@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ from ..model import Layout, Posterior, View, stack_shards
 from ..neighbors import Kind, price
 from ..network import Network
 from ..runs import chain_keys, lane_inputs, lane_link
-from ..samplers import NUTS, Sampler
+from ..samplers import Sampler
 
 FLOAT = np.dtype(np.float32).itemsize
 BACKEND = "cpu"  # what agents on their owners' machines compute on
@@ -114,14 +114,16 @@ def demand_of(
     """
     if not sampler.communicates:
         raise Refused(sampler.name, "it has no rounds to plan", "Use nuts, hmc, mala or dmala.")
-    if not isinstance(sampler, NUTS):
+    if not sampler.has_free_lengths:
         times, evaluations = _counted(sampler, network)
     elif evaluations is None:
         reason = "it takes as many gradients a draw as its posterior makes it"
         raise Refused("nuts", reason, "Say how many: evaluations=15.")
-    else:  # with tiny steps no trajectory turns back: one of k doublings has 2^k - 1 steps
+    else:
+        settings: Any = sampler  # a dataclass
+        # With tiny steps no trajectory turns back: one of k doublings has 2^k - 1 steps.
         (short, few), (longer, more) = (
-            _counted(replace(sampler, step_size=TINY, max_num_doublings=k), network) for k in (1, 2)
+            _counted(replace(settings, step_size=TINY, max_num_doublings=k), network) for k in (1, 2)
         )
         times = short + (longer - short) / (more - few) * (evaluations - few)
     traced = trace(*_stand_in(sampler, network, dimension)[:3])

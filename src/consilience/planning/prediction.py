@@ -10,7 +10,7 @@ import numpy as np
 from .._refused import Refused
 from ..engine import CHUNK_SECONDS
 from ..network import GOSSIP, Network
-from ..samplers import DMALA, Sampler
+from ..samplers import Sampler
 from .cost import COMPUTE, MEASURED, PARTS, Constants, Cost, CostModel
 from .demand import Collective, Demand, demand_of
 from .links import LinkSpeeds
@@ -167,7 +167,7 @@ def _methods(network: Network, model: CostModel, sampler: Sampler, demand: Deman
         notes = {"tree": SAME_BITS, "finite-time": inexact, "chebyshev": inexact}
         there = {method: note for method, note in notes.items() if method in known}
         add("sum of gradients", max(sums), there, exact=True)
-    elif isinstance(sampler, DMALA):
+    elif sampler.gossips_averages:
         done = max(averages, key=lambda each: each.message_bytes)
         chosen, note = GOSSIP if GOSSIP in known else "finite-time", "what dmala does"
         if done.times != known[chosen]:

@@ -99,9 +99,10 @@ def open_job(request: Request, home: Home) -> Job:
     agents = hosts.together(lambda: home.agents(request.network))
     _check_hosts(hosts, _settings(request))  # before anything is loaded
     hosts.together(lambda: _check_sharing(request, hosts))
-    shards = hosts.together(lambda: own_shards(request.shards, request.network.size, agents))
+    names = home.names(request.network)
+    shards = hosts.together(lambda: own_shards(request.shards, request.network.size, agents, names))
     data = _data_of_all(hosts, agents, shards)
-    stack, names = partial(home.stack, lengths=data["rows"]), home.names(request.network)
+    stack = partial(home.stack, lengths=data["rows"])
     prepared = hosts.together(lambda: prepare(request, shards, names, stack))
     chains = hosts.together(lambda: home.chains(prepared))
     identity = {**describe_job(prepared, request, data, chains.code), **home.record}

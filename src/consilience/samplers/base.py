@@ -77,6 +77,16 @@ class Sampler(ABC):
         return self.communicates and self.replicated
 
     @property
+    def has_free_lengths(self) -> bool:
+        """True if the posterior decides how many gradients a draw takes; its `max_num_doublings` is the most."""
+        return False
+
+    @property
+    def gossips_averages(self) -> bool:
+        """True if agents average vectors by gossip, with as many rounds as the network needs or `rounds` says."""
+        return False
+
+    @property
     def second_stage(self) -> SecondStage | None:
         """Second stage that turns all agents' draws into posterior draws after the last one; None if they are such."""
         return None

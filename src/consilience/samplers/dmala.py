@@ -84,6 +84,7 @@ class DMALA(TunedSampler):
     energy: str = static("exact")
 
     name = "dmala"
+    gossips_averages = True
     shares = ONE_STEP_SHARES
 
     @property
@@ -135,7 +136,7 @@ class DMALA(TunedSampler):
             return metropolis_noise(key, None, like)  # of unit mass: the mass matrix is part of the state
 
         def move(noise: MetropolisNoise, state: DMALAState) -> tuple[DMALAState, DMALAInfo]:
-            state = state._replace(gradient=anchored(state))
+            state = state._replace(gradient=_anchored(state, neighbors))
             step_size, mass = state.adaptation.step_size, state.adaptation.inverse_mass_matrix
             p = momentum_of(noise.momentum, mass)
             half = p + 0.5 * step_size * size * state.gradient
@@ -159,23 +160,6 @@ class DMALA(TunedSampler):
             info = DMALAInfo(jnp.exp(log_ratio), is_accepted, step_size)
             adaptation = tune(state, moved.position, info.acceptance_rate)
             return moved._replace(adaptation=adaptation, iteration=state.iteration + 1), info
-
-        def anchored(state: DMALAState) -> Vector:
-            """Return g, set to the exact mean every thousand iterations: rounding makes Σ g_i walk away from Σ ∇ℓ_i.
-
-            This is at the start of an iteration, where all that follows depends on it: agents in different processes
-            must not be free to order two collectives each in its own way.
-            """
-            anchoring = neighbors.repeated()
-
-            def exact_mean(local_gradient: Vector) -> Vector:
-                with anchoring:
-                    return neighbors.total(local_gradient) / size
-
-            is_due = (state.iteration > 0) & (state.iteration % ANCHOR_EVERY == 0)
-            gradient = lax.cond(is_due, exact_mean, lambda _: state.gradient, state.local_gradient)
-            anchoring.times(is_due.astype(jnp.int32), gradient)
-            return gradient
 
         def tune(state: DMALAState, position: Vector, acceptance_rate: Scalar) -> Adaptation:
             if not tuning.tunes:
@@ -201,3 +185,21 @@ class DMALA(TunedSampler):
             return adaptation
 
         return Kernel(init, noise, move)
+
+
+def _anchored(state: DMALAState, neighbors: Neighbors) -> Vector:
+    """Return g, set to the exact mean every thousand iterations: rounding makes Σ g_i walk away from Σ ∇ℓ_i.
+
+    This is at the start of an iteration, where all that follows depends on it: agents in different processes
+    must not be free to order two collectives each in its own way.
+    """
+    anchoring = neighbors.repeated()
+
+    def exact_mean(local_gradient: Vector) -> Vector:
+        with anchoring:
+            return neighbors.total(local_gradient) / neighbors.size
+
+    is_due = (state.iteration > 0) & (state.iteration % ANCHOR_EVERY == 0)
+    gradient = lax.cond(is_due, exact_mean, lambda _: state.gradient, state.local_gradient)
+    anchoring.times(is_due.astype(jnp.int32), gradient)
+    return gradient

@@ -78,6 +78,7 @@ class NUTS(Hamiltonian):
     max_num_doublings: int = static(10)
 
     name = "nuts"
+    has_free_lengths = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -12,6 +12,7 @@ from consilience.engine import Chains, Hosts
 from consilience.runs import simulate
 from consilience.runs.request import Length, Request
 from consilience.runs.runtime import Wish
+from consilience.store import RunFolder, folder
 
 from ..targets import linear_regression
 
@@ -77,3 +78,18 @@ def test_a_run_that_is_to_stop_has_saved_all_that_it_has_drawn_and_goes_on_from_
     assert cs.load(tmp_path / "run").num_draws == 6
     run = simulate.Simulate().run(request(out=tmp_path / "run", resume=True))
     np.testing.assert_array_equal(run.kept[:], simulate.Simulate().run(request()).kept)
+
+
+def test_a_process_that_need_ask_nobody_saves_every_chunk_while_that_costs_little(tmp_path, monkeypatch):
+    saved = []
+    save = RunFolder.save
+
+    def watched(self, progress, state):
+        saved.append((progress.drawn, state is not None))
+        return save(self, progress, state)
+
+    monkeypatch.setattr(RunFolder, "save", watched)
+    monkeypatch.setattr(folder, "SAMPLING_SHARE", 0)
+    monkeypatch.setattr(Chains, "iterations_at_once", lambda self: 5)
+    simulate.Simulate().run(request(out=tmp_path / "run"))
+    assert saved == [(5, True), (10, True), (15, True), (20, True)]

@@ -107,7 +107,7 @@ class Devices:
 
     def agree(self, wish: Wish) -> Wish:
         """Do as the first host wishes."""
-        return Wish(*self.hosts.gather(wish)[0])
+        return Wish(*self.hosts.gather(wish)[0]) if self.hosts.count > 1 else wish._replace(save=None)
 
     def of_all(self, traffic: Traffic) -> Traffic:
         return traffic

@@ -225,7 +225,9 @@ def draw(job: Job, done: Progress, began: float, observe: Callable[[Chunk, Progr
             seconds = before + time.perf_counter() - began
             done = replace(done.sent(job.home.of_all(chunk.traffic)), seconds=seconds, redone=redone, watched=watched)
             is_last = agreed.stop or done.drawn == length.num_samples
-            writer.put(chunk, first, done, chains.snapshot() if agreed.save or is_last else None)
+            writer.wait()  # what is written now may be saved at once
+            save = sink.is_due if agreed.save is None else agreed.save
+            writer.put(chunk, first, done, chains.snapshot() if save or is_last else None)
             observe(chunk, done)
             if agreed.stop and done.drawn < length.num_samples:
                 raise Stopped

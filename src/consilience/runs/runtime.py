@@ -21,12 +21,12 @@ class Wish(NamedTuple):
 
     Attributes:
       iterations: number of iterations to run, at most.
-      save: whether to save the state after them.
+      save: whether to save the state after them; None: where a process need ask nobody, it sees when they are drawn.
       stop: whether to end after them, with the rest to be drawn later.
     """
 
     iterations: int
-    save: bool
+    save: bool | None
     stop: bool = False
 
 

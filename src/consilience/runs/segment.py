@@ -136,7 +136,7 @@ class Segment:
     def agree(self, wish: Wish) -> Wish:
         """Agree on the shortest chunk that any agent wishes for, and to save or to stop where any wishes it."""
         sink, going_on = self._sink(), not self._is_to_stop()
-        iterations, unsaved, saved, goes_on = self._least(wish.iterations, -wish.save, sink.saved, going_on)
+        iterations, unsaved, saved, goes_on = self._least(wish.iterations, -bool(wish.save), sink.saved, going_on)
         sink.forget(saved)  # nobody will go back to what is before the last checkpoint that all have
         return Wish(iterations, unsaved < 0, not goes_on)
 

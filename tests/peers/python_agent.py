@@ -17,6 +17,7 @@ def main():
     sys.path.insert(0, str(Path.cwd()))
     import regression
 
+    seed = int(sys.argv[sys.argv.index("--seed") + 1]) if "--seed" in sys.argv else 5
     run = cs.sample(
         regression.posterior,
         [regression.rows(int(name.removeprefix("agent")))],
@@ -24,7 +25,7 @@ def main():
         cs.mala(0.1, 1.0),
         num_samples=100,
         num_chains=2,
-        seed=5,
+        seed=seed,
         progress=False,
         runtime=peer,
     )

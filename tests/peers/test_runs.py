@@ -122,6 +122,9 @@ def test_agents_take_part_from_python_and_a_finished_run_is_there_at_once(crews,
     crew.start("agent2")
     assert crew.finish()["agent2"] == 0, crew.said()
     assert "100 draws" in crew.said()
+    crew.start("agent2", options=("--seed", 9))
+    assert crew.finish()["agent2"] == 1
+    assert "holds another run; going on would mix the two" in crew.said() and "seed: 5 there, 9 here" in crew.said()
 
 
 @pytest.fixture
@@ -152,7 +155,22 @@ def test_what_a_peer_cannot_do_is_refused_before_it_looks_for_others(mine, wrong
         cs.sample(**{**arguments, **wrong}, runtime=cs.Peer(file))
 
 
-@pytest.mark.parametrize("patience", [0, float("nan")])
+def test_settings_of_a_block_of_code_are_refused_since_an_agent_has_threads_of_its_own(mine):
+    file, arguments = mine
+    with jax.enable_x64(True), pytest.raises(ValueError, match=r"jax's settings.*jax_enable_x64: .*False.*True"):
+        cs.sample(**arguments, runtime=cs.Peer(file))
+
+
+def test_data_by_an_agent_s_number_is_this_agent_s_whoever_is_left_out_later(mine, monkeypatch):
+    asked, (file, arguments) = [], mine
+    monkeypatch.setattr("consilience.runs.peer.Member", lambda place, credentials, terms, request, show: request)
+    monkeypatch.setattr("consilience.runs.peer._run_in_thread", lambda request: request)
+    request = cs.sample(**{**arguments, "shards": lambda agent: asked.append(agent) or "mine"}, runtime=cs.Peer(file))
+    assert [request.shards(agent) for agent in (0, 1)] == ["mine", "mine"]
+    assert asked == [0]
+
+
+@pytest.mark.parametrize("patience", [0, float("nan"), "30"])
 def test_a_patience_that_is_none_is_refused(patience):
     with pytest.raises(ValueError, match="a number of seconds is needed"):
         cs.Peer("agent.toml", patience=patience)

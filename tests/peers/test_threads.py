@@ -92,6 +92,15 @@ def test_what_was_to_end_one_epoch_does_not_end_the_next(member):
     assert ended == [None]
 
 
+def test_a_mistake_in_what_shows_the_status_is_said_once_and_ends_nothing(member, caplog):
+    member.meter = SimpleNamespace(report=dict)
+    member._show = lambda status: 1 / 0
+    with caplog.at_level("WARNING", "consilience.peers"):
+        assert member._report()["without"] == [] == member._report()["without"]
+    said = [record.getMessage() for record in caplog.records]
+    assert said.count("the status is not shown: ZeroDivisionError: division by zero") == 1
+
+
 def test_a_vote_that_is_cast_during_a_meeting_is_not_lost(member):
     """While this agent writes its card for a meeting, the pulse gives up c, of which nothing is heard."""
     member._running, member._alive["c"] = None, False

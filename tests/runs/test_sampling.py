@@ -69,6 +69,9 @@ REFUSED = {
     "chains": ({"num_chains": 1.0}, r"num_chains = 1\.0"),
     "thin": ({"thin": True}, r"thin = True"),
     "network": ({"network": RING.graph}, r"network: it is a Graph. .*cs\.Network\.from_networkx"),
+    "out": ({"out": 3}, r'out = 3: a folder is needed. Write out="runs/first"'),
+    "keep": ({"keep": 3}, "keep = 3: not a list of names, nor a function"),
+    "watch": ({"watch": 3, "moments": True}, "watch = 3: a function of the running mean is needed"),
     "sampler": ({"sampler": cs.published}, r"sampler: it is the class Published.*sampler=cs\.published\(\.\.\.\)"),
     "posterior": ({"posterior": prior}, r"posterior: it is a function. .*cs\.Posterior\(log_prior, log_likelihood\)"),
 }

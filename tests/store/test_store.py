@@ -15,10 +15,13 @@ import tomli_w
 import xarray
 
 import consilience as cs
-from consilience.engine import Chains
+from consilience._refused import Refused
+from consilience.engine import Chains, Hosts
+from consilience.model import Layout
 from consilience.samplers import DULA
-from consilience.store import blocks, describe_sampler
+from consilience.store import Part, blocks, describe_sampler, disk_draws
 from consilience.store import folder as store_module
+from consilience.store.arrays import DrawsFolder
 from consilience.store.draws import DiskDraws, rows_at_once
 from tests.killing import assert_same
 
@@ -587,3 +590,42 @@ def test_predictions_of_the_data_for_arviz():
     np.testing.assert_array_equal(tree.observed_data.owner.values, np.repeat(range(4), [12, 13, 14, 15]))
     with pytest.raises(ValueError, match="cannot draw observations"):
         sample().to_arviz(posterior_predictive=True)
+
+
+def test_an_array_without_what_makes_its_folder_a_group_is_found_again(tmp_path):
+    """Files of both are written side by side, and a process may be killed in between."""
+    part = Part(range(1), 1)
+    DrawsFolder(tmp_path, part, Hosts(), 4).put("posterior/w", np.zeros((2, 1, 1, 3)), 0, 0)
+    (tmp_path / "draws.zarr" / "posterior" / "zarr.json").unlink()
+    DrawsFolder(tmp_path, part, Hosts(), 4).put("posterior/w", np.ones((2, 1, 1, 3)), 2, 0)
+    found = disk_draws(tmp_path, Layout.of({"w": np.zeros(3)}, "w"), 4, (1, 1))[:]
+    np.testing.assert_array_equal(found[:, 0, 0, 0], [0, 0, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("network.npz", b"nothing", "network.npz: it is damaged"),
+        ("network.npz", None, "network.npz: it is damaged"),
+        ("run.toml", b"format = 2", r"there is no \[run\] in it"),
+        ("checkpoints/20/0-0.npz", b"", "it is damaged"),
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path, file, content, said):
+    run = cs.sample(
+        TARGET.posterior,
+        TARGET.shards,
+        cs.Network.ring(4),
+        cs.nuts(0.1, 1.0),
+        num_samples=20,
+        init=np.zeros(TARGET.dimension, np.float32),
+        out=tmp_path / "run",
+        progress=False,
+    )
+    path = run.folder / file
+    if content is None:
+        path.unlink()
+    else:
+        path.write_bytes(content)
+    with pytest.raises(Refused, match=said):
+        cs.load(run.folder)

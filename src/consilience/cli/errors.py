@@ -17,6 +17,7 @@ import typer
 
 from .._extras import check_installed
 from .._refused import Refused
+from ..engine import FailedOnHosts
 
 FAILED, REFUSED, INTERRUPTED = 1, 2, 130
 EXIT_CODES = (
@@ -45,9 +46,12 @@ def exit_on_error(code: int = REFUSED, hint: Callable[[], str] = str) -> Iterato
             yield
         except typer.Exit:
             raise
-        except Exception as error:
+        except Exception as raised:
+            # What all hosts have stopped for is told by the error of the one that had it.
+            error = raised.__cause__ if isinstance(raised, FailedOnHosts) and raised.__cause__ else raised
             refused = isinstance(error, Refused | ModuleNotFoundError)  # the latter says what to install
-            text = "".join([str(error) if refused else shortly(error), *getattr(error, "__notes__", ())])
+            notes = [note for note in getattr(error, "__notes__", ()) if not note.startswith("---")]  # which is jax's
+            text = "\n".join([str(error) if refused else shortly(error), *notes])
             users = [frame for frame in _frames(error) if not frame.filename.startswith(_NOT_THE_USERS)]
             if users:
                 last = users[-1]
@@ -122,5 +126,5 @@ def check_extras(**modules: Sequence[str]) -> None:
             check_installed(name, extra)
 
 
-def _frames(error: Exception) -> traceback.StackSummary:
+def _frames(error: BaseException) -> traceback.StackSummary:
     return traceback.extract_tb(error.__traceback__)

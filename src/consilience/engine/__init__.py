@@ -2,7 +2,7 @@
 
 from .chains import CHUNK_SECONDS, Chains, Chunk
 from .compiling import Compiled, draws_at_once, noise_at_once
-from .hosts import Hosts, LostHostError, is_known_to_all, join
+from .hosts import FailedOnHosts, Hosts, LostHostError, is_known_to_all, join
 from .loop import Inputs, Kept, Model, all_but_clock, move_all, noise_of, start_all, start_values_all
 from .moments import MOMENTS, Accumulated, read_moments
 from .place import ComputePlace, OneDevice
@@ -16,6 +16,7 @@ __all__ = [
     "Chunk",
     "Compiled",
     "ComputePlace",
+    "FailedOnHosts",
     "Hosts",
     "Inputs",
     "Kept",

@@ -82,7 +82,8 @@ class Hosts:
             done.append(work())
         except Exception as own:
             error = own
-        said = self.gather(None if error is None else [isinstance(error, Refused), str(error)])
+        own_text = str(error) if isinstance(error, Refused) else f"{type(error).__name__}: {error}"
+        said = self.gather(None if error is None else [isinstance(error, Refused), own_text])
         for host, found in enumerate(said):
             if found is None:
                 continue
@@ -90,7 +91,7 @@ class Hosts:
                 raise RefusedByHosts(error.subject, error.reason, error.fix) from error
             if error is None and found[0]:
                 raise RefusedByHosts(f"host {host} refuses", found[1])
-            raise FailedOnHosts(str(error or f"host {host} failed: {found[1]}")) from error
+            raise FailedOnHosts(own_text if error else f"host {host} failed: {found[1]}") from error
         return done[0]
 
     def wait(self) -> None:

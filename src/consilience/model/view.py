@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,7 +70,7 @@ def kept_function(shown: Callable[[Params], Any] | None, keep: Keep | None) -> C
         return shown
     if callable(keep):
         return keep if shown is None else lambda params: keep(shown(params))
-    names = list(keep)
+    names = list(keep) if isinstance(keep, Iterable) else [keep]
     if isinstance(keep, str) or not all(isinstance(name, str) for name in names):
         raise Refused(f"keep = {keep!r}", "not a list of names, nor a function of the parameters", "Write keep=[...].")
 

@@ -50,7 +50,7 @@ from ..results import Run
 from ..store import Progress, differences
 from .driver import MOST_REDONE, Stopped, draw, not_alike, result
 from .request import Request
-from .segment import Meeting, Segment, Terms, finished, given_up, is_connected, segment_folder
+from .segment import Meeting, Segment, Terms, given_up, is_connected, is_finished, segment_folder
 
 if TYPE_CHECKING:
     from ..peers import Card
@@ -123,11 +123,12 @@ class Member:
         dispatch_as_peers_must()
         check_free(self.place.listen)
         without = given_up(self.folder, self.place.run_id)
-        there = finished(self._folder_of(without), self.request.length)
-        if there is not None:
-            self._say_complete()
-            return there
-        self._enter(without)
+        was_finished = is_finished(self._folder_of(without), self.request.length)
+        segment = self._enter(without)  # which refuses another run than the one that is there
+        if was_finished:
+            with segment.job.ending():
+                self._say_complete()
+            return result(segment.job)
         self.board.update(without=without)
         status = "interrupted"
         try:
@@ -448,8 +449,8 @@ class Member:
         }
         try:
             self._show(status_of(self.place, self.board.own.changed(report=report), self.board))
-        except OSError as error:  # a full disk, a terminal that is gone: not the others' concern
-            log.debug("nothing shown: %s", error)
+        except Exception as error:  # a full disk, a terminal that is gone, a mistake in it: not the others' concern
+            self._say_once(f"the status is not shown: {type(error).__name__}: {error}")
         return report
 
     def _missing(self) -> list[str]:

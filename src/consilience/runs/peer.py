@@ -9,14 +9,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from .._checks import real_number
 from .._compat import callback_errors_unlogged, dispatch_synchronously
 from .._refused import Refused
 from .._signals import on_signals
 from .._types import Batch
 from ..engine import Hosts
 from ..neighbors import Interrupted
-from ..peers import AgentFile, read_agent_file
+from ..peers import AgentFile, Place, read_agent_file
 from ..results import Run
+from ..store import differences, surroundings
 from .member import Member
 from .request import Request
 from .segment import Terms
@@ -38,6 +40,10 @@ class Peer:
         of the model, the network, the sampler and the run is for the command; here the arguments say it.
       patience: seconds without a sign of an agent until it counts as gone, to stop or to continue without it.
       show: called about once a second with the status of the run.
+
+    Raises:
+      Stopped: all agents were asked to end; the same call goes on.
+      Excluded: the others went on without this agent. Both are in `consilience.runs`.
     """
 
     file: str | Path | AgentFile
@@ -45,7 +51,9 @@ class Peer:
     show: Callable[[Mapping[str, Any]], None] = lambda _: None
 
     def __post_init__(self) -> None:
-        if not 0 < self.patience < float("inf"):
+        if not isinstance(self.file, str | Path | AgentFile):
+            raise Refused(f"cs.Peer({self.file!r})", "an agent's file is needed", 'Write cs.Peer("b/agent.toml").')
+        if not 0 < real_number(self.patience) < float("inf"):
             raise Refused(f"patience = {self.patience}", "a number of seconds is needed", "Write patience=30.")
         dispatch_synchronously()  # where it is too late, a run is refused
 
@@ -60,27 +68,35 @@ class Peer:
         file.identity()
         out = request.out or file.folder.absolute() / OUT
         terms = Terms(file.on_loss, self.patience, file.mask)
-        asked = replace(request, shards=_own(request.shards, file.place.name), out=out, resume=True)
+        mine = _own(request.shards, file.place)
+        asked = replace(request, shards=lambda agent: mine, out=out, resume=True)
         member = Member(file.place, file.credentials, terms, asked, self.show)
         with callback_errors_unlogged(Interrupted):  # that an epoch has ended is no error
             return _run_in_thread(member)
 
 
-def _own(shards: Any, name: str) -> Callable[[int], Batch]:
-    """Return the function of an agent's number that gives its data; refuse data of other agents."""
+def _own(shards: Any, place: Place) -> Batch:
+    """Return this agent's data; refuse data of other agents."""
     if callable(shards):
-        return shards
+        return shards(place.index)  # among all agents, whoever is left out later
     if not isinstance(shards, list | tuple) or len(shards) != 1:
-        raise Refused("shards", f"{name} needs its own data, and nobody else's", "Write shards=[mine].")
-    return lambda agent: shards[0]
+        raise Refused("shards", f"{place.name} needs its own data, and nobody else's", "Write shards=[mine].")
+    return shards[0]
 
 
 def _run_in_thread(member: Member) -> Run:
     """Run an agent in a thread of its own: this one stays free for Ctrl-C, whatever compiled code is waiting for."""
     ended: list[Run | BaseException] = []
+    settings = surroundings()
 
     def work() -> None:
         try:
+            if lines := differences({"there": surroundings(), "here": settings}):
+                raise Refused(
+                    "jax's settings",
+                    f"they are set for a block of code only, and an agent has threads of its own ({lines[0]})",
+                    'Write for example jax.config.update("jax_enable_x64", True).',
+                )
             ended.append(member.run())
         except BaseException as error:
             ended.append(error)

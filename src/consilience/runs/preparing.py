@@ -130,6 +130,10 @@ def _averaged_view(layout: Layout, posterior: Posterior, moments: Any) -> View |
 def _watched_view(averaged: View | None, watch: Any) -> View | None:
     if watch is None:
         return None
+    if not callable(watch):
+        raise Refused(
+            f"watch = {watch!r}", "a function of the running mean is needed", "Write watch=lambda mean: {...}."
+        )
     if averaged is None:
         raise Refused("watch is of a running mean, and there is none", "say of what, moments=...")
     fix = 'Write for example watch=lambda mean: {"error": jnp.abs(mean - truth).max()}.'

@@ -28,11 +28,9 @@ class Length:
     seed: int
 
     def __post_init__(self) -> None:
-        whole_number("num_samples", self.num_samples, 1)
-        whole_number("num_warmup", self.num_warmup, 0)
-        whole_number("num_chains", self.num_chains, 1)
-        whole_number("thin", self.thin, 1)
-        whole_number("seed", self.seed, 0, MOST_SEED)
+        spans = {"num_samples": (1,), "num_warmup": (0,), "num_chains": (1,), "thin": (1,), "seed": (0, MOST_SEED)}
+        for name, span in spans.items():
+            object.__setattr__(self, name, whole_number(name, getattr(self, name), *span))  # as Python's own int
 
     @property
     def iterations(self) -> int:
@@ -66,6 +64,8 @@ class Request:
 
 def check_arguments(posterior: Any, network: Any, sampler: Any, out: Any, resume: bool) -> None:
     """Refuse arguments that are easily passed by mistake."""
+    if not (out is None or isinstance(out, str | Path)):
+        raise Refused(f"out = {out!r}", "a folder is needed", 'Write out="runs/first".')
     for name, value, kind, fix in (
         ("posterior", posterior, Posterior, "cs.Posterior(log_prior, log_likelihood)"),
         ("network", network, Network, "cs.Network.from_networkx(graph) or cs.Network.ring(5)"),

@@ -23,7 +23,6 @@ from ..model import Shard, check_start, form, stack_on_host
 from ..neighbors import Arrays, Collectives, Form, Interrupted, Masks, PeerNeighbors, Traffic, no_edges
 from ..network import Network
 from ..peers import Mailbox, Place
-from ..results import Run, stored_run
 from ..store import RUN, Part, Progress, RunFolder, Table, flat, read_checkpoint, read_run
 from .driver import Job, open_job
 from .preparing import Prepared
@@ -198,11 +197,11 @@ def given_up(folder: Path, run_id: str) -> tuple[str, ...]:
     return max((tuple(agent["without"]) for agent in agents if agent["run"] == run_id), key=len, default=())
 
 
-def finished(folder: Path, length: Length) -> Run | None:
-    """Return the run in a folder, if all of it is there and every agent had all of it; else None."""
+def is_finished(folder: Path, length: Length) -> bool:
+    """Tell whether a folder has all of a run of this length, and every agent had all of it."""
     if not (folder / RUN).exists() or (record := read_run(folder))["status"] != "complete":
-        return None
-    return stored_run(folder) if read_checkpoint(folder, record)[0].drawn >= length.num_samples else None
+        return False
+    return read_checkpoint(folder, record)[0].drawn >= length.num_samples
 
 
 class _Renumbered:

@@ -73,12 +73,13 @@ class DrawsFolder:
         """Return the array for all planned draws, made or as it is there."""
         zarr = require("zarr", "store")
         root = zarr.open_group(durable_zarr(self._folder / DRAWS), mode="a")
+        group, _, name = path.rpartition("/")
+        root.require_group(group)  # a killed process may have left the array without what makes its folder a group
         if path in root:
             array = root[path]
             if array.shape != shape:
                 array.resize(shape)
             return array
-        name = path.rpartition("/")[2]
         together = (*shape[:2], min(self._part.copies_per_file or shape[2], shape[2]), *shape[3:])
         return root.create_array(
             path,

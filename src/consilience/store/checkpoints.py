@@ -123,7 +123,7 @@ def _names(folder: Path) -> list[str]:
     """Return the names of what is in a folder: none where another host has just removed it."""
     try:
         return [path.name for path in folder.iterdir()]
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
 
 
@@ -132,5 +132,5 @@ def _read_part(path: Path, fix: str) -> tuple[Progress, dict[str, np.ndarray]]:
         with path.open("rb") as file:
             arrays = dict(np.load(file))
         return Progress(**json.loads(arrays.pop("progress").tobytes())), arrays
-    except (ValueError, KeyError, OSError, EOFError, BadZipFile) as error:
+    except (ValueError, KeyError, TypeError, OSError, EOFError, BadZipFile) as error:
         raise refusal(path, f"it is damaged: {error}", fix) from None

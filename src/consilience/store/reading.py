@@ -15,6 +15,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -32,6 +33,7 @@ nx: Any = LazyModule("networkx")
 
 RUN, DRAWS, NETWORK, SCORES = "run.toml", "draws.zarr", "network.npz", "scores.json"
 POSTERIOR, STATS, SUBPOSTERIORS = "posterior", "sample_stats", "subposteriors"
+TABLES = ("run", "sampler", "network")  # of run.toml, at least
 ANYHOW = f"{DRAWS} in it can be opened with xarray all the same."
 
 
@@ -80,6 +82,8 @@ def read_run(folder: Path) -> Table:
         use = "Use the version that wrote it to go on with it or read it (pip install 'consilience<0.2')"
         raise refusal(folder, reason, f"{use}, or start a new run with another out=; {ANYHOW}")
     check_format(folder / RUN, record)
+    if missing := [name for name in TABLES if name not in record]:
+        raise refusal(folder / RUN, f"it is damaged: there is no [{missing[0]}] in it", ANYHOW)
     return record
 
 
@@ -106,8 +110,11 @@ def read_checkpoint(folder: Path, run: Table) -> tuple[Progress, State | None]:
 def read_network(folder: Path, run: Table) -> Network:
     """Read the network of a run from its folder."""
     facts = run["network"]
-    with np.load(folder / NETWORK) as saved:
-        edges, values = saved["edges"], saved["weights"]
+    try:
+        with np.load(folder / NETWORK) as saved:
+            edges, values = saved["edges"], saved["weights"]
+    except (ValueError, KeyError, OSError, EOFError, BadZipFile) as error:
+        raise refusal(folder / NETWORK, f"it is damaged: {error}", ANYHOW) from None
     graph = nx.empty_graph(facts["agents"])
     graph.add_edges_from(edges.tolist())
     weights = assemble(facts["agents"], edges, values) if facts["weights"] == "given" else facts["weights"]

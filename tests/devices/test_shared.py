@@ -26,7 +26,7 @@ class Pair(Hosts):
 
 
 def opened(folder):
-    (folder / "run.toml").write_text('format = 2\ncreated = "today"\n')
+    (folder / "run.toml").write_text('format = 2\ncreated = "today"\n[run]\n[sampler]\n[network]\n')
     parts = Part(range(3, 5), 5)
     return RunFolder(folder, IDENTITY, cs.Network.ring(5), Layout(None, (), (), ()), parts, Pair(2, 1), resume=True)
 

@@ -12,7 +12,7 @@ from signal import SIGINT, SIGTERM
 
 @contextmanager
 def on_signals(handle: Callable[[int], None]) -> Iterator[None]:
-    """On Ctrl-C and on SIGTERM, call `handle` with how many of them there were so far."""
+    """Call `handle` on Ctrl-C and on SIGTERM, with how many of them there were so far."""
     if threading.current_thread() is not threading.main_thread():  # Python handles signals there only
         yield
         return

@@ -155,6 +155,24 @@ def test_what_a_peer_cannot_do_is_refused_before_it_looks_for_others(mine, wrong
         cs.sample(**{**arguments, **wrong}, runtime=cs.Peer(file))
 
 
+@pytest.mark.parametrize(
+    ("network", "sampler", "text"),
+    [
+        ("path:2", cs.mala(0.1, 1.0), "mask with 2 agents hides nothing"),
+        ("ring:3", cs.dmala(0.05, 1.0), "mask is not for dmala"),
+    ],
+    ids=["two", "dmala"],
+)
+def test_a_mask_that_hides_nothing_is_refused_from_python_too(crews, tmp_path, network, sampler, text):
+    crew, module = crews(tmp_path, network), load(MODEL)
+    file = tmp_path / "peers/agent0/agent.toml"
+    file.write_text(file.read_text().replace("[agent]", "[agent]\nmask = true", 1).replace("mask = false\n", ""))
+    with pytest.raises(ValueError, match=text):
+        cs.sample(
+            module["posterior"], [module["rows"](0)], crew.network, sampler, num_samples=10, runtime=cs.Peer(file)
+        )
+
+
 def test_settings_of_a_block_of_code_are_refused_since_an_agent_has_threads_of_its_own(mine):
     file, arguments = mine
     with jax.enable_x64(True), pytest.raises(ValueError, match=r"jax's settings.*jax_enable_x64: .*False.*True"):

@@ -105,7 +105,7 @@ class RunTable:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What `cs.sample` takes as it is."""
+        """Keys that `cs.sample` takes as they are, with their values."""
         return {name: value for name, value in asdict(self).items() if name not in ("out", "x64")}
 
 

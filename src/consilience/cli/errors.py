@@ -1,4 +1,4 @@
-"""How commands end that refuse, fail or are interrupted: messages, exit codes, and checks before the first draw."""
+"""Ends of commands that refuse, fail or are interrupted: messages, exit codes, and checks before the first draw."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ class Chains:
 
     @property
     def start_traffic(self) -> Traffic:
-        """What agents sent before their first iteration."""
+        """Traffic of all agents before their first iteration."""
         exchanges = self._traced.start_exchanges
         times = np.array([[exchange.times for exchange in exchanges]] * 2, dtype=int)
         return self._traffic(exchanges, times * [[1], [self.chains]])

@@ -1,4 +1,4 @@
-"""Where agents are computed: code is compiled for there, and arrays are brought there and back."""
+"""The place where agents are computed: code is compiled for it, and arrays are brought there and back."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from .agent_file import (
     AGENT,
     AUTHORITY,
+    FEWEST_MASKED,
     OBSERVER_FILE,
     ON_LOSS,
     AgentFile,
@@ -40,6 +41,7 @@ __all__ = [
     "AGENT",
     "AUTHORITY",
     "ENDED",
+    "FEWEST_MASKED",
     "LOCAL",
     "MOST_PORT",
     "OBSERVER",

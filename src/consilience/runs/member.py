@@ -27,6 +27,7 @@ from ..engine import Chunk
 from ..neighbors import Interrupted, KeyPair, Masks, OutOfStep
 from ..peers import (
     ENDED,
+    FEWEST_MASKED,
     STARTABLE,
     Board,
     Credentials,
@@ -37,6 +38,7 @@ from ..peers import (
     Place,
     Verifier,
     check_free,
+    check_mask,
     common_base,
     digest_of,
     given_up_by_most,
@@ -418,7 +420,7 @@ class Member:
             return known
         members = tuple(k for k, name in enumerate(self.place.names) if name not in found)
         gone = ", ".join(sorted(found))
-        if len(members) < (3 if self.terms.mask else 2):
+        if len(members) < (FEWEST_MASKED if self.terms.mask else 2):
             self._say_once(f"without {gone} the others are too few to go on: waiting")
         elif not is_connected(self.request.network, members):
             self._say_once(f"without {gone} the others cannot reach each other: waiting")
@@ -483,12 +485,6 @@ def _check_request(request: Request, terms: Terms) -> None:
     sampler = request.sampler
     if not sampler.communicates:
         raise Refused(sampler.name, "it is not run by peers", "Use nuts, hmc, mala or dmala.")
-    if terms.mask and not sampler.maskable:
-        raise Refused(
-            "mask",
-            f"it hides the parts of exact sums over a tree, and {sampler.name} mixes values with its neighbours, who "
-            f"see them",
-            "Use nuts, hmc or mala, or leave out mask.",
-        )
+    check_mask(terms.mask, request.network.size, sampler)
     if request.moments is not False or request.watch is not None:
         raise Refused("moments and watch", "peers keep draws only", "Leave them out.")

@@ -1,4 +1,4 @@
-"""What a caller asks for: posterior, data, network, sampler and length of a run; checked before anything is loaded."""
+"""The request of a caller: posterior, data, network, sampler and length of a run; checked before anything is loaded."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Wish(NamedTuple):
 
 @runtime_checkable
 class Runtime(Protocol):
-    """What `runtime=` takes: a place where agents live, in this process, on devices, or on their owners' machines.
+    """A place where agents live, as `runtime=` takes it: this process, devices, or their owners' machines.
 
     Attributes:
       hosts: processes that share this one's agents; whatever one of them refuses, all do.
@@ -46,7 +46,7 @@ class Runtime(Protocol):
 
 
 class Home(Protocol):
-    """Where a run's agents live, as the driver asks: which are here, how they are computed, how all processes agree.
+    """A runtime as the driver sees it: which agents are here, how they are computed, how all processes agree.
 
     Attributes:
       hosts: as of a `Runtime`.

@@ -70,6 +70,9 @@ class Run:
       posterior: what was sampled, and `shards`, the agents' data: None where the run was loaded without them.
       parameters: how what was sampled lies in a vector; `layout` is that of what was kept.
       dims: names of the axes of what was kept, where the model has some.
+      coords: labels along axes that have a name, such as the columns of the data: {"feature": ("age", "dose")}.
+      columns: names of the columns of those tables in the data that have some, {"x": ("age", "dose")}.
+      names: names of the agents whose data the run is of, in the network's order; empty where they have none.
       rows: how many examples each agent has.
       moments: running moments, where they were asked for.
       folder: where the run is on disk, if it is.
@@ -91,6 +94,9 @@ class Run:
     shards: Sequence[Batch] | None = None
     parameters: Layout | None = None
     dims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    coords: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
     rows: tuple[int, ...] | None = None
     moments: Moments | None = None
     folder: Path | None = None
@@ -111,6 +117,13 @@ class Run:
     def agents(self) -> int:
         """Number of agents whose draws are here: all of the network, or 1 for an agent's own."""
         return 1 if self.owner is not None and not self.sampler.replicated else self.network.size
+
+    @property
+    def agent_names(self) -> tuple[str, ...]:
+        """Names of the agents whose draws are here, as tables and figures show them: "agent 0" where none was given."""
+        if self.owner is not None and self.agents == 1:
+            return (self.owner.name,)
+        return self.names or tuple(f"agent {agent}" for agent in range(self.agents))
 
     @property
     def copies(self) -> int:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import product
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -109,7 +111,7 @@ def summarize(run: Run, agent: int | None = None, diagnosed: int | None = None) 
         state = health(run, copies)
     found = tuple(findings(run, columns, names, state))
     return Summary(
-        title=f"{run!r}" + ("" if agent is None else f", agent {agent}"),
+        title=f"{run!r}" + ("" if agent is None else f", {run.agent_names[agent]}"),
         findings=found,
         names=names,
         columns=columns,
@@ -125,11 +127,16 @@ def summarize(run: Run, agent: int | None = None, diagnosed: int | None = None) 
 
 
 def parameter_names(run: Run) -> tuple[str, ...]:
-    """Return one name per number: `b` for a scalar, `w[3, 1]` for an element."""
+    """Return one name per number: `b` for a scalar, `w[3, 1]` for an element, `w[age]` where the axis has labels."""
+
+    def labels(name: str, shape: tuple[int, ...]) -> list[Sequence[Any]]:
+        dims = run.dims.get(name, ("",) * len(shape))
+        return [run.coords.get(dim, range(length)) for dim, length in zip(dims, shape, strict=True)]
+
     return tuple(
         name + (f"[{', '.join(map(str, place))}]" if place else "")
         for name, shape in zip(run.layout.names, run.layout.shapes, strict=True)
-        for place in np.ndindex(shape)
+        for place in product(*labels(name, shape))
     )
 
 

@@ -25,6 +25,7 @@ from .files import make_folder, npz, refusal, shown, sync_folder, write_whole
 from .progress import Progress
 
 CHECKPOINTS = "checkpoints"
+LAST_KEPT = 2  # whole ones: if the newest is damaged, a run can be gone on with from the one before it
 PART = re.compile(r"(\d+)-(\d+)\.npz")
 
 State = Mapping[str, np.ndarray]
@@ -83,6 +84,10 @@ class Checkpoints(NamedTuple):
         facts = np.frombuffer(json.dumps(asdict(progress)).encode(), np.uint8)
         content = npz({"progress": facts, **state})
         write_whole(self._place(iteration) / f"{copies[0]}-{copies[-1]}.npz", content)
+
+    def oldest_kept(self) -> int:
+        """Return the iteration of the oldest checkpoint that one process, or hosts, keep."""
+        return self.whole()[-LAST_KEPT:][0]
 
     def drop(self, is_dropped: Callable[[int], bool]) -> None:
         """Remove the checkpoints of some iterations, whole or not, the last ones first."""

@@ -29,7 +29,6 @@ from .reading import DRAWS, NETWORK, POSTERIOR, RUN, STATS, disk_draws, read_che
 
 LONGEST_NAME = 200  # bytes
 SAMPLING_SHARE = 9  # seconds of sampling, at least, for each second that saving the state takes
-LAST_KEPT = 2  # whole checkpoints: if the newest is damaged, a run can be gone on with from the one before it
 PARTS_PATIENCE = 5  # seconds to wait for the other hosts' parts; after that, progress is reported later
 SIGHT_PATIENCE = 30  # seconds until a host must see what another has made
 UNSEEN = -1
@@ -105,7 +104,7 @@ class RunFolder:
             self._checkpoints.write(iteration, self._part.copies, progress, state)
             is_whole = self._wait_until_whole(iteration)
             if self._hosts.is_first and not self._part.goes_back:
-                self.forget(self.checkpoints[-LAST_KEPT:][0])
+                self.forget(self._checkpoints.oldest_kept())
         self.progress = progress  # now that it has been saved
         self._saved_at = time.perf_counter()
         self._cost = self._saved_at - began

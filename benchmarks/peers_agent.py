@@ -226,6 +226,8 @@ class Agent:
             network,
             SAMPLERS[sampler],
             num_samples=draws,
+            num_warmup=0,
+            num_chains=1,
             init=INIT,
             out=Path(folder) / self._name,
             progress=False,

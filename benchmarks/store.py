@@ -58,7 +58,7 @@ def main() -> None:
             sampler,
             init={"w": np.zeros(DIMENSION, np.float32)},
             num_samples=draws,
-            **options,  # type: ignore[arg-type]
+            **({"num_warmup": 0, "num_chains": 1} | options),  # type: ignore[arg-type]
         )
         print(f"acceptance {run.acceptance:.2f}")
         return time.perf_counter() - began

@@ -36,6 +36,7 @@ def main(hidden: int = 10, num_warmup: int = 200, num_samples: int = 200, progre
         cs.nuts(),
         num_warmup=num_warmup,
         num_samples=num_samples,
+        num_chains=1,
         progress=progress,
     )
     print(run.evaluate(test))

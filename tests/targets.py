@@ -13,6 +13,8 @@ from scipy import special
 from consilience._types import Batch, Key, Params
 from consilience.model import Posterior
 
+ONE_CHAIN = {"num_warmup": 0, "num_chains": 1}  # of `cs.sample`, where a test says no more of its length
+
 
 @dataclass(frozen=True)
 class Target:

@@ -13,7 +13,7 @@ from consilience._refused import Refused
 
 from .samplers.harness import draws, draws_after
 from .statistical import assert_caught, assert_right
-from .targets import linear_regression
+from .targets import ONE_CHAIN, linear_regression
 from .test_imports import LAYERS
 
 ROOT = Path(__file__).parent.parent
@@ -49,7 +49,7 @@ def test_the_sampler_leaves_the_posterior_invariant_and_a_faulty_one_does_not(sa
 def test_the_sampler_draws_what_one_agent_with_all_data_would_and_counts_what_it_sends(monkeypatch):
     random_walk = as_module(CODE, monkeypatch).RandomWalk(0.2)
     options = {"init": TARGET.mean.astype(np.float32), "num_samples": 50, "progress": False}
-    run = cs.sample(TARGET.posterior, TARGET.shards, RING, random_walk, **options)
+    run = cs.sample(TARGET.posterior, TARGET.shards, RING, random_walk, **(ONE_CHAIN | options))
     alone = draws(TARGET, cs.Network.complete(1), random_walk, num_samples=50)
     assert 0.1 < run.acceptance < 0.9
     np.testing.assert_array_equal(run.draws, np.broadcast_to(run.draws[:1], run.draws.shape))

@@ -174,6 +174,7 @@ def test_the_network_s_sum_is_what_is_sampled_and_not_one_agent_s():
         init=jax.device_get(jnp.zeros(3)),
         num_warmup=300,
         num_samples=500,
+        num_chains=1,
         progress=False,
     )
     assert moment_test(run.draws, target).rejects()

@@ -84,7 +84,13 @@ LONG = (linear, logistic, mixture)
 
 def over_the_network(model, seed):
     run = cs.sample(
-        cs.Posterior.from_numpyro(model), SHARDS, cs.Network.ring(4), cs.nuts(), seed=seed, progress=False, **SETTINGS
+        cs.Posterior.from_numpyro(model),
+        SHARDS,
+        cs.Network.ring(4),
+        cs.nuts(),
+        seed=seed,
+        progress=False,
+        **SETTINGS,
     )
     return {name: np.asarray(leaf[0]) for name, leaf in run.draws.items()}
 

@@ -5,6 +5,8 @@ import numpy as np
 
 import consilience as cs
 
+from ..targets import ONE_CHAIN
+
 DIMENSION = 3
 
 
@@ -38,4 +40,12 @@ def given(name):
 
 def sample(name, network, draws=100, runtime=None, shards=shard_of, **options):
     options = {"num_chains": 2, "init": jnp.zeros(DIMENSION), "progress": False, **options}
-    return cs.sample(POSTERIOR, shards, network, given(name), num_samples=draws, runtime=runtime, **options)
+    return cs.sample(
+        POSTERIOR,
+        shards,
+        network,
+        given(name),
+        num_samples=draws,
+        runtime=runtime,
+        **(ONE_CHAIN | options),
+    )

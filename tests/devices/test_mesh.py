@@ -12,6 +12,7 @@ from consilience.engine.moments import nothing_accumulated
 from consilience.runs.arrays import MeshArrays
 
 from ..halves import checkerboard
+from ..targets import ONE_CHAIN
 from .problem import DIMENSION, POSTERIOR, sample, shard_of
 
 # Seven agents: four and three on two devices, two and one on five. Degrees one to four.
@@ -89,6 +90,7 @@ def test_adaptation_runs_alike_on_all_devices():
         cs.nuts(),
         num_warmup=200,
         num_samples=50,
+        num_chains=1,
         init=jnp.zeros(DIMENSION),
         runtime=cs.Devices(5),
         progress=False,
@@ -100,8 +102,8 @@ def test_adaptation_runs_alike_on_all_devices():
 def test_draws_combined_at_the_end(double):
     sampler = cs.consensus_monte_carlo(step_size=0.3)
     options = {"num_samples": 20, "init": jnp.zeros(DIMENSION), "progress": False}
-    right = cs.sample(POSTERIOR, shard_of, UNEVEN, sampler, **options)
-    found = cs.sample(POSTERIOR, shard_of, UNEVEN, sampler, **options, runtime=cs.Devices(2))
+    right = cs.sample(POSTERIOR, shard_of, UNEVEN, sampler, **(ONE_CHAIN | options))
+    found = cs.sample(POSTERIOR, shard_of, UNEVEN, sampler, **(ONE_CHAIN | options), runtime=cs.Devices(2))
     np.testing.assert_allclose(found.kept, right.kept, atol=1e-8)
 
 

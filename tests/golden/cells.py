@@ -138,7 +138,7 @@ def sampled(settings: Settings, runtime: cs.Devices | None, agents: int = len(pr
             seed=SEED,
             runtime=runtime,
             progress=False,
-            **{"num_chains": CHAINS, **settings.options},
+            **{"num_warmup": 0, "num_chains": CHAINS, **settings.options},
         )
     return Found(draws_of(run), traffic_of(run))
 

@@ -447,6 +447,8 @@ def test_a_correlation_matrix_is_sampled():
         cs.Network.ring(3),
         cs.mala(step_size=0.01),
         num_samples=5,
+        num_warmup=0,
+        num_chains=1,
         progress=False,
     )
     corr = sampled.draws["corr"]
@@ -547,6 +549,7 @@ def test_an_impossible_row_is_refused_before_the_first_draw(monkeypatch):
             cs.Network.ring(3),
             cs.nuts(),
             num_samples=1,
+            num_chains=1,
             num_warmup=1,
             progress=False,
         )

@@ -56,7 +56,16 @@ def test_new_observations_need_inputs_alone():
 def test_other_names_and_a_start_of_the_posterior_s_own():
     posterior = cs.Posterior.classifier(apply, x="image", y="digit", init=TABLE)
     data = {"image": X, "digit": LABELS["y"]}
-    run = cs.sample(posterior, [data], cs.Network.complete(1), cs.centralized_hmc(0.01), num_samples=2, progress=False)
+    run = cs.sample(
+        posterior,
+        [data],
+        cs.Network.complete(1),
+        cs.centralized_hmc(0.01),
+        num_samples=2,
+        num_warmup=0,
+        num_chains=1,
+        progress=False,
+    )
     assert run.draws["w"].shape == (1, 1, 2, 3, 4)
     assert posterior.predictive(jax.random.key(0), TABLE, {"image": X})["digit"].shape == (ROWS,)
 
@@ -111,6 +120,8 @@ def test_a_label_outside_the_range_is_refused_before_the_first_draw(monkeypatch)
             cs.nuts(),
             init=TABLE,
             num_samples=1,
+            num_warmup=0,
+            num_chains=1,
             progress=False,
         )
 

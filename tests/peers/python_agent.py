@@ -24,6 +24,7 @@ def main():
         cs.Network.ring(3),
         cs.mala(0.1, 1.0),
         num_samples=100,
+        num_warmup=0,
         num_chains=2,
         seed=seed,
         progress=False,

@@ -866,6 +866,7 @@ def test_a_run_is_what_it_would_have_been(tmp_path, stranger):
         crew.network,
         cs.nuts(0.1, 1.0, max_num_doublings=3),
         num_samples=15,
+        num_warmup=0,
         num_chains=2,
         seed=5,
         progress=False,

@@ -73,7 +73,7 @@ def simulated(crew, sampler, source=MODEL, agents=None, **settings):
             num_chains=2,
             seed=5,
             progress=False,
-            **settings,
+            **({"num_warmup": 0} | settings),
         )
 
 
@@ -132,7 +132,8 @@ def mine(crews, tmp_path):
     """What one agent asks for: its file, and the arguments of `cs.sample`."""
     crew, module = crews(tmp_path), load(MODEL)
     arguments = {"posterior": module["posterior"], "shards": [module["rows"](0)], "network": crew.network}
-    return tmp_path / "peers/agent0/agent.toml", {**arguments, "sampler": cs.mala(0.1, 1.0), "num_samples": 10}
+    length = {"num_samples": 10, "num_warmup": 0, "num_chains": 1}
+    return tmp_path / "peers/agent0/agent.toml", {**arguments, "sampler": cs.mala(0.1, 1.0), **length}
 
 
 @pytest.mark.parametrize(
@@ -169,7 +170,14 @@ def test_a_mask_that_hides_nothing_is_refused_from_python_too(crews, tmp_path, n
     file.write_text(file.read_text().replace("[agent]", "[agent]\nmask = true", 1).replace("mask = false\n", ""))
     with pytest.raises(ValueError, match=text):
         cs.sample(
-            module["posterior"], [module["rows"](0)], crew.network, sampler, num_samples=10, runtime=cs.Peer(file)
+            module["posterior"],
+            [module["rows"](0)],
+            crew.network,
+            sampler,
+            num_samples=10,
+            num_warmup=0,
+            num_chains=1,
+            runtime=cs.Peer(file),
         )
 
 

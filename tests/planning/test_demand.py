@@ -26,7 +26,15 @@ def run_of(network, sampler, num_samples, num_chains):
     shards = [np.linspace(-1, 1, 4, dtype=np.float32) + agent for agent in range(network.size)]
     start = jnp.zeros(DIMENSION)
     return cs.sample(
-        POSTERIOR, shards, network, sampler, init=start, num_samples=num_samples, num_chains=num_chains, progress=False
+        POSTERIOR,
+        shards,
+        network,
+        sampler,
+        init=start,
+        num_samples=num_samples,
+        num_warmup=0,
+        num_chains=num_chains,
+        progress=False,
     )
 
 

@@ -7,13 +7,24 @@ import pytest
 import consilience as cs
 from consilience.planning.trial import trial_of
 
+from ..targets import ONE_CHAIN
+
 SHARDS = [np.full(4, agent, dtype=np.float32) for agent in range(3)]
 
 
 def saved(folder, sampler, **options):
     posterior = cs.Posterior(lambda w: -0.5 * w @ w, lambda w, x: -0.5 * (x - w.sum()) ** 2)
     network = cs.Network.ring(3)
-    cs.sample(posterior, SHARDS, network, sampler, init=jnp.zeros(2), out=folder, progress=False, **options)
+    cs.sample(
+        posterior,
+        SHARDS,
+        network,
+        sampler,
+        init=jnp.zeros(2),
+        out=folder,
+        progress=False,
+        **(ONE_CHAIN | options),
+    )
     return cs.load(folder)
 
 

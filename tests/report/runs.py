@@ -57,6 +57,7 @@ def regression() -> Run:
         cs.dula(0.01),
         init=np.zeros(3, np.float32),
         num_samples=100,
+        num_warmup=0,
         num_chains=2,
         progress=False,
     )

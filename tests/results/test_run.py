@@ -101,6 +101,8 @@ def test_an_exact_sampler_has_no_bias_warning_and_one_chain_is_mentioned():
         cs.centralized_hmc(0.2),
         init=TARGET.mean.astype(np.float32),
         num_samples=100,
+        num_warmup=0,
+        num_chains=1,
         progress=False,
     )
     warnings = run.summary().warnings
@@ -180,6 +182,7 @@ def test_long_tables_show_the_worst_rows():
         cs.centralized_hmc(0.5),
         init=np.zeros((5, 6), np.float32),
         num_samples=50,
+        num_warmup=0,
         num_chains=2,
         progress=False,
     )

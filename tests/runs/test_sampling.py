@@ -18,6 +18,8 @@ GOOD = {
     "sampler": cs.published(0.05),
     "init": np.zeros(3, np.float32),
     "num_samples": 5,
+    "num_warmup": 0,
+    "num_chains": 1,
     "progress": False,
 }
 

@@ -16,7 +16,7 @@ from consilience.runs import simulation as lanes
 
 from ..halves import checkerboard
 from ..samplers.harness import simulation
-from ..targets import linear_regression
+from ..targets import ONE_CHAIN, linear_regression
 
 RING = cs.Network.ring(5)
 TARGET = linear_regression(5)
@@ -39,7 +39,7 @@ SAMPLERS = {
 def sample(sampler, network, **options):
     options = {"init": np.zeros(3, np.float32), "num_samples": 40, "progress": False, **options}
     shards = TARGET.shards if network.size > 1 else cs.pool(TARGET.shards)
-    return cs.sample(TARGET.posterior, shards, network, sampler, **options)
+    return cs.sample(TARGET.posterior, shards, network, sampler, **(ONE_CHAIN | options))
 
 
 # What these carry from one iteration to the next, others that are tried carry too: diging more, nuts the same.
@@ -137,7 +137,7 @@ class TestDraws:
         options = {"init": np.zeros(3), "num_samples": 40, "progress": False}
         with jax.enable_x64(True):
             near, away = (
-                cs.sample(posterior, TARGET.shards, RING, cs.nuts(0.1, 1.0), **options).stats["energy"]
+                cs.sample(posterior, TARGET.shards, RING, cs.nuts(0.1, 1.0), **(ONE_CHAIN | options)).stats["energy"]
                 for posterior in (TARGET.posterior, far)
             )
         np.testing.assert_allclose(away - 1e9, near, atol=1e-5)
@@ -166,7 +166,13 @@ class TestCompiledCodeIsFoundByWhatItComputes:
     def run(self, log_prior, **options):
         posterior = cs.Posterior(log_prior, lambda w, batch: -0.5 * (batch["z"] - w) ** 2)
         options = {"init": 0.5, "num_samples": 400, "progress": False, **options}
-        return cs.sample(posterior, self.DATA, ALONE, cs.centralized_hmc(0.1, num_integration_steps=3), **options).draws
+        return cs.sample(
+            posterior,
+            self.DATA,
+            ALONE,
+            cs.centralized_hmc(0.1, num_integration_steps=3),
+            **(ONE_CHAIN | options),
+        ).draws
 
     def test_a_global_that_changed(self):
         scale = 1.0

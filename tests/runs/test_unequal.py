@@ -9,6 +9,8 @@ import consilience as cs
 from consilience.model import Layout, ShardsBySize, stack_by_size
 from consilience.runs import simulation as lanes
 
+from ..targets import ONE_CHAIN
+
 DIMENSION = 3
 LENGTHS = (4, 9, 150, 5, 60)
 RING = cs.Network.ring(len(LENGTHS))
@@ -40,7 +42,7 @@ def shard_of(agent, lengths=LENGTHS):
 
 def sample(sampler, shards=shard_of, **options):
     options = {"init": jnp.zeros(DIMENSION), "num_samples": 40, "num_chains": 2, "progress": False, **options}
-    return cs.sample(POSTERIOR, shards, RING, sampler, **options)
+    return cs.sample(POSTERIOR, shards, RING, sampler, **(ONE_CHAIN | options))
 
 
 def simulation(sampler, lengths=LENGTHS, **options):

@@ -9,6 +9,8 @@ from consilience.engine import loop
 from consilience.model import Layout, stack_shards
 from consilience.runs import simulation as lanes
 
+from ..targets import ONE_CHAIN
+
 
 def simulation(target, network, sampler, start=None, chains=1, seed=0, num_warmup=0, **options):
     """In double precision where it is switched on, as for comparisons with numpy."""
@@ -39,7 +41,7 @@ def draws(target, network, sampler, **options):
     """All draws of `cs.sample`, from a start at the posterior mean unless told otherwise."""
     options = {"init": target.mean.astype(np.float32), "progress": False, **options}
     shards = target.shards if network.size > 1 else cs.pool(target.shards)
-    return cs.sample(target.posterior, shards, network, sampler, **options).draws
+    return cs.sample(target.posterior, shards, network, sampler, **(ONE_CHAIN | options)).draws
 
 
 def draws_after(target, network, sampler, steps, seed, chains=4000):

@@ -45,4 +45,13 @@ def test_one_that_does_not_inherit_what_it_can_do_is_told_to():
 
     posterior = cs.Posterior(lambda w: -(w @ w), lambda w, batch: batch["x"])
     with pytest.raises(ValueError, match=r"sampler: it is a Walk\. .* class Walk\(consilience\.samplers\.Sampler\)"):
-        cs.sample(posterior, [{"x": [1.0]}], cs.Network.complete(1), Walk(), init=[0.0], num_samples=1)
+        cs.sample(
+            posterior,
+            [{"x": [1.0]}],
+            cs.Network.complete(1),
+            Walk(),
+            init=[0.0],
+            num_samples=1,
+            num_warmup=0,
+            num_chains=1,
+        )

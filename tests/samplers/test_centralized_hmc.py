@@ -70,7 +70,15 @@ def test_a_network_of_several_is_refused_with_the_line_to_write():
 def test_a_proposal_off_the_support_is_refused_not_propagated():
     posterior = cs.Posterior(lambda w: jnp.log(w) - w, lambda w, batch: 0 * w * batch)  # Gamma(2, 1), w > 0
     run = cs.sample(
-        posterior, [np.ones(1, np.float32)], ALONE, cs.centralized_hmc(2.0), init=1.0, num_samples=4000, progress=False
+        posterior,
+        [np.ones(1, np.float32)],
+        ALONE,
+        cs.centralized_hmc(2.0),
+        init=1.0,
+        num_samples=4000,
+        num_warmup=0,
+        num_chains=1,
+        progress=False,
     )
     assert np.isfinite(run.draws).all()
     assert (run.draws > 0).all()

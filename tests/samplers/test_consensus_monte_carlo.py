@@ -9,7 +9,7 @@ import consilience as cs
 from consilience.neighbors import Alone, Traffic
 
 from ..statistical import assert_caught, assert_right
-from ..targets import REGRESSION, linear_regression, log_gamma
+from ..targets import ONE_CHAIN, REGRESSION, linear_regression, log_gamma
 from .harness import draws, simulation
 from .reference import consensus_monte_carlo as reference
 
@@ -77,7 +77,7 @@ def test_caught_on_a_skewed_posterior():
 
 def sample(sampler, network=RING, posterior=REGRESSION, shards=TARGET.shards, **options):
     options = {"num_samples": 40, "init": np.zeros(3, np.float32), "progress": False, **options}
-    return cs.sample(posterior, shards, network, sampler, **options)
+    return cs.sample(posterior, shards, network, sampler, **(ONE_CHAIN | options))
 
 
 def test_all_agents_end_with_the_same_draws_and_keep_their_own_figures():

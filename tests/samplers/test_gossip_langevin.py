@@ -19,7 +19,7 @@ from consilience.neighbors import Alone, Traffic
 
 from ..halves import checkerboard
 from ..statistical import assert_caught, assert_right
-from ..targets import linear_regression
+from ..targets import ONE_CHAIN, linear_regression
 from .harness import draws, draws_after, noise_of, simulation
 from .reference import Regression, extra_step, gossip_langevin, gossip_langevin_law
 
@@ -217,7 +217,7 @@ def test_a_log_density_that_is_no_sum_has_no_minibatches():
 @every_method
 def test_one_round_an_iteration(name):
     options = {"num_samples": 20, "num_chains": 2, "progress": False, "init": np.zeros(3, np.float32)}
-    run = cs.sample(TARGET.posterior, TARGET.shards, RING, sampler(name, 0.001), **options)
+    run = cs.sample(TARGET.posterior, TARGET.shards, RING, sampler(name, 0.001), **(ONE_CHAIN | options))
     vectors = 2 if name == "diging" else 1
     assert run.traffic == Traffic(20, 10 * 20, 10 * 20 * 2 * vectors * 3 * 4)
     assert run.acceptance is None

@@ -17,7 +17,7 @@ from consilience.runs.driver import check_in_step
 from consilience.samplers.adaptation import Schedule, WindowAdaptation
 
 from ..halves import checkerboard
-from ..targets import linear_regression, log_gamma
+from ..targets import ONE_CHAIN, linear_regression, log_gamma
 from .harness import draws, simulation
 
 ALONE = cs.Network.complete(1)
@@ -278,6 +278,7 @@ class TestCost:
             sampler,
             init=np.zeros(d, np.float32),
             num_samples=iterations,
+            num_warmup=0,
             num_chains=chains,
             progress=False,
         )
@@ -421,7 +422,7 @@ class TestDecentralize:
         def run(**options):
             sampler = cs.decentralize(lambda logdensity: blackjax.mala(logdensity, 0.2), **options)
             options = {"init": np.zeros(1, np.float32), "num_samples": 30, "progress": False}
-            return cs.sample(target.posterior, target.shards, network, sampler, **options)
+            return cs.sample(target.posterior, target.shards, network, sampler, **(ONE_CHAIN | options))
 
         assert run().traffic.messages == 2 * 3 + 30 * (2 * 3 + 2 * 3)
         assert run(evaluations=lambda info: 5).traffic.messages == 2 * 3 + 30 * (5 * 2 * 3 + 2 * 3)

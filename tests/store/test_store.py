@@ -618,6 +618,8 @@ def test_a_damaged_file_is_named(tmp_path, file, content, said):
         cs.Network.ring(4),
         cs.nuts(0.1, 1.0),
         num_samples=20,
+        num_warmup=0,
+        num_chains=1,
         init=np.zeros(TARGET.dimension, np.float32),
         out=tmp_path / "run",
         progress=False,

@@ -44,7 +44,7 @@ from msgspec import Meta
 from .. import store
 from .._refused import Refused
 from .._tables import apply_change, check_tables, read_toml, shown, table_of
-from ..runs import MOST_SEED
+from ..runs import MOST_SEED, NUM_CHAINS, NUM_SAMPLES, NUM_WARMUP
 
 FREE = ("run.num_samples", "run.out", "report.file", "report.title")  # may differ when a run is resumed
 AtLeast0 = Annotated[int, Meta(ge=0)]
@@ -94,9 +94,9 @@ class NetworkTable:
 
 @dataclass(frozen=True)
 class RunTable:
-    num_samples: AtLeast1 = 1000
-    num_warmup: AtLeast0 = 500
-    num_chains: AtLeast1 = 4
+    num_samples: AtLeast1 = NUM_SAMPLES
+    num_warmup: AtLeast0 = NUM_WARMUP
+    num_chains: AtLeast1 = NUM_CHAINS
     thin: AtLeast1 = 1
     seed: Seed = 0
     keep: list[str] | None = None

@@ -27,6 +27,7 @@ from ..peers import (
     host_and_port,
     same_host,
 )
+from ..runs import NUM_CHAINS, NUM_SAMPLES, NUM_WARMUP
 from .agents import COLUMNS, NOT_FOR_AGENTS
 from .build import sampler_from
 from .config import TABLES, NetworkTable
@@ -43,7 +44,7 @@ SKELETON: dict[str, Any] = {
     "model": {"posterior": "model:posterior"},
     "data": {},
     "sampler": {"name": "nuts"},
-    "run": {"num_samples": 1000, "num_warmup": 500, "num_chains": 4, "seed": 0},
+    "run": {"num_samples": NUM_SAMPLES, "num_warmup": NUM_WARMUP, "num_chains": NUM_CHAINS, "seed": 0},
 }
 
 

@@ -5,12 +5,15 @@ from .devices import Devices
 from .driver import Stopped
 from .member import Excluded, dispatch_as_peers_must
 from .peer import Peer
-from .request import MOST_SEED, Length
+from .request import MOST_SEED, NUM_CHAINS, NUM_SAMPLES, NUM_WARMUP, Length
 from .sampling import sample
 from .simulate import chain_keys, lane_inputs, lane_link, simulation
 
 __all__ = [
     "MOST_SEED",
+    "NUM_CHAINS",
+    "NUM_SAMPLES",
+    "NUM_WARMUP",
     "Devices",
     "Excluded",
     "Length",

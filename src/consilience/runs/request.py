@@ -15,6 +15,7 @@ from ..network import Network
 from ..samplers import Sampler
 
 MOST_SEED = 2**32 - 1
+NUM_SAMPLES, NUM_WARMUP, NUM_CHAINS = 1000, 500, 4  # unless the caller says otherwise
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from ..model import Keep, Posterior
 from ..network import Network
 from ..results import Run
 from ..samplers import Sampler
-from .request import Length, Request, check_arguments
+from .request import NUM_CHAINS, NUM_SAMPLES, NUM_WARMUP, Length, Request, check_arguments
 from .runtime import Runtime
 from .simulate import Simulate
 
@@ -24,10 +24,10 @@ def sample(
     network: Network,
     sampler: Sampler,
     *,
-    num_samples: int,
+    num_samples: int = NUM_SAMPLES,
     init: Params | Callable[[Key], Params] | None = None,
-    num_warmup: int = 0,
-    num_chains: int = 1,
+    num_warmup: int = NUM_WARMUP,
+    num_chains: int = NUM_CHAINS,
     thin: int = 1,
     seed: int = 0,
     keep: Keep | None = None,
@@ -49,7 +49,8 @@ def sample(
       num_samples: kept draws per chain.
       init: where all agents start: the parameters, or a jax function that gives them from a random key, a new one for
         every chain. May be left out where the posterior brings its own.
-      num_warmup: iterations before the first kept one. Samplers that tune themselves do it here.
+      num_warmup: iterations before the first kept one. Samplers that tune themselves do it here; 0 where the start is
+        a draw of the posterior already, or the cost of an iteration is what is asked.
       num_chains: independent chains, run side by side.
       thin: iterations per kept draw.
       seed: the same seed gives the same draws.

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from .._extras import require
 from .._refused import Refused
-from .._types import Batch, Key, Params
+from .._types import Batch
 from ..model import leaf_name
 from ..store import DRAWS, POSTERIOR
+from .per_draw import per_draw
 
 if TYPE_CHECKING:
     from .run import Run
 
 SAMPLE_DIMS = ("agent", "chain", "draw")
-DRAWS_AT_ONCE = 64
 
 
 def data_tree(run: Run, log_likelihood: bool, posterior_predictive: bool, seed: int) -> Any:
@@ -83,7 +81,7 @@ def _log_likelihoods(run: Run, examples: Batch) -> dict[str, np.ndarray]:
     """Compute the log likelihood of every example under every draw."""
     posterior = run.posterior
     assert posterior is not None
-    return _per_draw(run, lambda key, params: {"log_likelihood": posterior.log_likelihood(params, examples)})
+    return per_draw(run, lambda key, params: {"log_likelihood": posterior.log_likelihood(params, examples)})
 
 
 def _predicted(run: Run, examples: Batch, seed: int) -> dict[str, np.ndarray]:
@@ -96,58 +94,7 @@ def _predicted(run: Run, examples: Batch, seed: int) -> dict[str, np.ndarray]:
             "Write cs.Posterior(..., predictive=...), a function of (key, params, batch), or use "
             "cs.Posterior.from_numpyro, .classifier or .regressor.",
         )
-    return _per_draw(run, lambda key, params: dict(predictive(key, params, examples)), seed)
-
-
-def _per_draw(
-    run: Run, function: Callable[[Key, Params], Mapping[str, jax.Array]], seed: int = 0
-) -> dict[str, np.ndarray]:
-    """Compute a function of a key and the parameters for all draws, block by block: (agent, chain, draw, ...) each."""
-    parameters = _sampled_parameters(run)
-    of_draws = jax.jit(
-        lambda keys, vectors: jax.lax.map(lambda both: function(both[0], parameters(both[1])), (keys, vectors))
-    )
-    key, parts, first = jax.random.key(seed), [], 0
-    for block in run.blocks(DRAWS_AT_ONCE):
-        vectors = block.reshape(-1, block.shape[-1])
-        keys = jax.vmap(jax.random.fold_in, (None, 0))(key, first + np.arange(len(vectors)))
-        first += len(vectors)
-        values = of_draws(keys, vectors)
-        parts.append(
-            {name: np.asarray(value).reshape(*block.shape[:3], *value.shape[1:]) for name, value in values.items()}
-        )
-    whole = {name: np.swapaxes(np.concatenate([part[name] for part in parts]), 0, 2) for name in parts[0]}
-    agents = run.agents  # what all of them share was computed once, and is shown for each
-    return {name: np.broadcast_to(value, (agents, *value.shape[1:])) for name, value in whole.items()}
-
-
-def _sampled_parameters(run: Run) -> Callable[[Any], Params]:
-    """Return a jax function from a kept vector to the parameters that the posterior's functions take.
-
-    A run where `keep=` has left some of them out is refused.
-    """
-    kept = run.layout
-    unconstrain = None if run.posterior is None else run.posterior.unconstrain
-    if unconstrain is not None:
-
-        def parameters(vector: Any) -> Params:
-            return unconstrain(kept.unravel(vector))
-
-        try:
-            jax.eval_shape(parameters, jnp.zeros(kept.dimension, kept.dtype))
-        except (KeyError, TypeError):
-            raise _not_kept() from None
-        return parameters
-    if run.parameters is not None:
-        forms = (dict(zip(form.names, form.shapes, strict=True)) for form in (kept, run.parameters))
-        if next(forms) != next(forms):
-            raise _not_kept()
-    return kept.unravel
-
-
-def _not_kept() -> Refused:
-    fix = "Leave out keep=, or keep what is predicted itself: keep=lambda params: ..."
-    return Refused("", "predictions need all parameters, and keep= has left some out", fix)
+    return per_draw(run, lambda key, params: dict(predictive(key, params, examples)), seed)
 
 
 def _data_name(path: Any) -> str:

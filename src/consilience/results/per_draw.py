@@ -1,0 +1,69 @@
+"""Functions of the parameters whose values are kept for every draw, such as what is predicted for each observation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._refused import Refused
+from .._types import Key, Params
+
+if TYPE_CHECKING:
+    from .run import Run
+
+DRAWS_AT_ONCE = 64
+
+
+def per_draw(
+    run: Run, function: Callable[[Key, Params], Mapping[str, jax.Array]], seed: int = 0
+) -> dict[str, np.ndarray]:
+    """Compute a function of a key and the parameters for all draws, block by block: (agent, chain, draw, ...) each."""
+    parameters = _sampled_parameters(run)
+    of_draws = jax.jit(
+        lambda keys, vectors: jax.lax.map(lambda both: function(both[0], parameters(both[1])), (keys, vectors))
+    )
+    key, parts, first = jax.random.key(seed), [], 0
+    for block in run.blocks(DRAWS_AT_ONCE):
+        vectors = block.reshape(-1, block.shape[-1])
+        keys = jax.vmap(jax.random.fold_in, (None, 0))(key, first + np.arange(len(vectors)))
+        first += len(vectors)
+        values = of_draws(keys, vectors)
+        parts.append(
+            {name: np.asarray(value).reshape(*block.shape[:3], *value.shape[1:]) for name, value in values.items()}
+        )
+    whole = {name: np.swapaxes(np.concatenate([part[name] for part in parts]), 0, 2) for name in parts[0]}
+    agents = run.agents  # what all of them share was computed once, and is shown for each
+    return {name: np.broadcast_to(value, (agents, *value.shape[1:])) for name, value in whole.items()}
+
+
+def _sampled_parameters(run: Run) -> Callable[[Any], Params]:
+    """Return a jax function from a kept vector to the parameters that the posterior's functions take.
+
+    A run where `keep=` has left some of them out is refused.
+    """
+    kept = run.layout
+    unconstrain = None if run.posterior is None else run.posterior.unconstrain
+    if unconstrain is not None:
+
+        def parameters(vector: Any) -> Params:
+            return unconstrain(kept.unravel(vector))
+
+        try:
+            jax.eval_shape(parameters, jnp.zeros(kept.dimension, kept.dtype))
+        except (KeyError, TypeError):
+            raise _not_kept() from None
+        return parameters
+    if run.parameters is not None:
+        forms = (dict(zip(form.names, form.shapes, strict=True)) for form in (kept, run.parameters))
+        if next(forms) != next(forms):
+            raise _not_kept()
+    return kept.unravel
+
+
+def _not_kept() -> Refused:
+    fix = "Leave out keep=, or keep what is predicted itself: keep=lambda params: ..."
+    return Refused("", "predictions need all parameters, and keep= has left some out", fix)

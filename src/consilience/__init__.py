@@ -16,6 +16,7 @@ from .samplers import CentralizedHMC as centralized_hmc  # noqa: N813
 from .samplers import ConsensusMonteCarlo as consensus_monte_carlo  # noqa: N813
 from .samplers import DIGing as diging  # noqa: N813
 from .samplers import Published as published  # noqa: N813
+from .samplers import Surrogate as surrogate  # noqa: N813
 from .samplers import decentralize
 
 __version__ = "0.1.0"
@@ -46,4 +47,5 @@ __all__ = [
     "published",
     "sample",
     "shard",
+    "surrogate",
 ]

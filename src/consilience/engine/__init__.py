@@ -3,7 +3,7 @@
 from .chains import CHUNK_SECONDS, Chains, Chunk
 from .compiling import Compiled, draws_at_once, noise_at_once
 from .hosts import FailedOnHosts, Hosts, LostHostError, is_known_to_all, join
-from .loop import Inputs, Kept, Model, all_but_clock, move_all, noise_of, start_all, start_values_all
+from .loop import Inputs, Kept, Model, all_but_common, move_all, noise_of, start_all, start_values_all
 from .moments import MOMENTS, Accumulated, read_moments
 from .place import ComputePlace, OneDevice
 from .tracing import Traced, trace
@@ -24,7 +24,7 @@ __all__ = [
     "Model",
     "OneDevice",
     "Traced",
-    "all_but_clock",
+    "all_but_common",
     "draws_at_once",
     "is_known_to_all",
     "join",

@@ -74,14 +74,18 @@ def _over_chains(function: Any, in_axes: Any, out_axes: Any = 0) -> Any:
     return jax.vmap(function, in_axes=in_axes, out_axes=out_axes)
 
 
-def all_but_clock(state: Any, value: Any, of_clock: Any = None) -> Any:
-    """Return a state with `value` in all fields but its clock, which is one number for all chains and agents."""
-    return type(state)(**{name: of_clock if name == "iteration" else value for name in state._fields})
+def all_but_common(state: Any, value: Any, of_common: Any = None) -> Any:
+    """Return a state with `value` in all fields but those that all chains and agents have in common.
+
+    Its clock, `iteration`, is one; a state's class names others in `common`.
+    """
+    common = ("iteration", *getattr(type(state), "common", ()))
+    return type(state)(**{name: of_common if name in common else value for name in state._fields})
 
 
 def _chain_axes(state: Any) -> Any:
     """Return the axes of chains in a state for `vmap`: None for fields that do not differ between chains."""
-    return all_but_clock(state, 0)
+    return all_but_common(state, 0)
 
 
 def _agent_axes(model: Model, state: Any) -> Any:
@@ -157,11 +161,13 @@ def move_all(
 
     While it is traced, `observe` is called with the collectives.
     """
+    common: list[bool] = []
 
     def lane(shard: Shards, noise: Any, state: Any) -> Any:
         kernel, neighbors = model.kernel(inputs, shard)
         state, info = kernel.move(noise, state)
         observe(neighbors.exchanges)
+        common[:] = [exchange.is_common for exchange in neighbors.exchanges]
         # The agents' counts are equal, but where each has a chain of its own, jax does not know it.
         times = [lax.pmax(jnp.asarray(exchange.times, jnp.int32), AGENTS) for exchange in neighbors.exchanges]
         return state, info, times
@@ -170,17 +176,17 @@ def move_all(
     in_axes = (inputs.shards.lane_axes, _noise_axis(inputs.sampler, 0), agent_axes)
     of_chain = _over_agents(lane, in_axes, (agent_axes, None if model.one_copy else 0, None))
     state, info, times = _over_chains(of_chain, (None, 0, chain_axes), (chain_axes, 0, 0))(inputs.shards, noise, state)
-    return state, info, _counts(times)
+    return state, info, _counts(times, common)
 
 
-def _counts(times: list[jax.Array]) -> jax.Array:
+def _counts(times: list[jax.Array], common: list[bool]) -> jax.Array:
     """Count, as (2, exchanges), how often each collective ran for the chains together, and added up over them.
 
     Chains go through their stages side by side: a stage takes as long as its longest chain, and a message carries those
-    chains that still have something to say.
+    chains that still have something to say. What is `common` to all chains is said once.
     """
     together = [each.max(axis=0).sum() for each in times]
-    by_chains = [each.sum() for each in times]
+    by_chains = [of_all if alike else each.sum() for each, of_all, alike in zip(times, together, common, strict=True)]
     return jnp.array([together, by_chains], jnp.int32).reshape(2, len(times))
 
 

@@ -44,6 +44,24 @@ class LocalLogDensity:
     def __call__(self, w: jax.Array) -> jax.Array:
         return self._own_value(self._of_shard)(w)
 
+    def log_prior(self, w: jax.Array) -> jax.Array:
+        """Return the whole log prior, which every agent knows."""
+        return jnp.asarray(self.posterior.log_prior(self.layout.unravel(w)), w.dtype)
+
+    def log_likelihood(self, w: jax.Array) -> jax.Array:
+        """Return the log-likelihood of this agent's examples."""
+        return self._own_value(self._likelihood_of_shard)(w)
+
+    @property
+    def coordinates(self) -> Callable[[jax.Array], jax.Array] | None:
+        """Coordinates that the likelihood sees, as a function of the vector; None: the parameters themselves."""
+        function = self.posterior.coordinates
+        if function is None:
+            return None
+        return lambda w: jnp.concatenate(
+            [jnp.ravel(leaf).astype(w.dtype) for leaf in jax.tree.leaves(function(self.layout.unravel(w)))]
+        )
+
     def minibatch(self, w: jax.Array, uniforms: jax.Array) -> jax.Array:
         """Return an unbiased estimate of ℓ_i from examples drawn with replacement.
 
@@ -62,6 +80,9 @@ class LocalLogDensity:
 
     def _of_shard(self, shard: Shard, w: jax.Array) -> jax.Array:
         return self.posterior.local_logdensity(self.layout.unravel(w), shard, self.size)
+
+    def _likelihood_of_shard(self, shard: Shard, w: jax.Array) -> jax.Array:
+        return self.posterior.local_log_likelihood(self.layout.unravel(w), shard)
 
     def _estimate(self, shard: Shard, w: jax.Array, uniforms: jax.Array) -> jax.Array:
         real = self._examples(shard)

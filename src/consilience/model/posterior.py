@@ -42,6 +42,9 @@ class Posterior:
       task: what is predicted, if it is one label or one number a row, for scores. Its functions take what draws show.
       dims: names of the axes of the values that draws show, {"theta": ("groups",)}.
       init: where chains start unless `cs.sample` has an init: the parameters, or a function of a key that returns them.
+      coordinates: `coordinates(params)`, a pytree of arrays, is all that the likelihood sees of the parameters, in
+        numbers in which it is close to quadratic: {"effect": params["sd"] * params["z"]}. `cs.surrogate` expands the
+        likelihood in them. None: in the parameters.
     """
 
     log_prior: Callable[[Params], jax.Array]
@@ -53,6 +56,7 @@ class Posterior:
     task: Task | None = None
     dims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     init: Params | Callable[[Key], Params] | None = None
+    coordinates: Callable[[Params], Any] | None = None
 
     @classmethod
     def from_numpyro(
@@ -161,10 +165,14 @@ class Posterior:
 
     def local_logdensity(self, params: Params, shard: Shard, size: int) -> jax.Array:
         """Return ℓ_i(params), the part of the log density of the agent that holds `shard`, one of `size` agents."""
+        return self.local_log_likelihood(params, shard) + self.log_prior(params) / size
+
+    def local_log_likelihood(self, params: Params, shard: Shard) -> jax.Array:
+        """Return the log-likelihood of the agent that holds `shard`, without any of the prior."""
         per_example = self.log_likelihood(params, shard.batch)
         if shard.mask is not None:
             per_example = jnp.where(shard.mask, per_example, 0)
-        return per_example.sum() + self.log_prior(params) / size
+        return per_example.sum()
 
 
 def _prior(precision: float, log_prior: Callable[[Params], jax.Array] | None) -> Callable[[Params], jax.Array]:

@@ -18,6 +18,7 @@ class Exchange(NamedTuple):
     kind: Kind
     times: int | jax.Array  # a number, or one for each of the stages that chains go through side by side
     message_bytes: int
+    is_common: bool = False  # whether one message serves all chains
 
 
 class Counted:
@@ -52,9 +53,11 @@ class Counted:
                 "`with repeated:` of repeated = neighbors.repeated(), and say repeated.times(count) after the loop."
             )
 
-    def _count_loop(self, loop: CountedLoop, count: int | jax.Array, after: Any) -> None:
+    def _count_loop(self, loop: CountedLoop, count: int | jax.Array, after: Any, is_common: bool) -> None:
         """Count the collectives of a loop that has run so many times, and has returned `after`."""
-        self.exchanges += [exchange._replace(times=exchange.times * count) for exchange, _ in loop.found]
+        self.exchanges += [
+            exchange._replace(times=exchange.times * count, is_common=is_common) for exchange, _ in loop.found
+        ]
 
 
 class CountedLoop:
@@ -73,5 +76,5 @@ class CountedLoop:
     ) -> None:
         self._neighbors._open.remove(self)
 
-    def times(self, count: int | jax.Array, after: Any = None) -> None:
-        self._neighbors._count_loop(self, count, after)
+    def times(self, count: int | jax.Array, after: Any = None, is_common: bool = False) -> None:
+        self._neighbors._count_loop(self, count, after, is_common)

@@ -167,7 +167,7 @@ class PeerNeighbors(Counted):
             structure, [keys_like(leaf, result) for leaf, result in zip(forms, results, strict=True)]
         )
 
-    def _count_loop(self, loop: CountedLoop, count: int | jax.Array, after: Any) -> None:
+    def _count_loop(self, loop: CountedLoop, count: int | jax.Array, after: Any, is_common: bool) -> None:
         """Check on the host that a loop has made as many calls as it should have, once it has returned `after`."""
         if after is None or not loop.found or not self._is_outside:
             return

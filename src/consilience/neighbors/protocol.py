@@ -23,11 +23,12 @@ class Repeated(AbstractContextManager, Protocol):
     several chains go through stages side by side, `times` takes one number for each of the stages.
     """
 
-    def times(self, count: int | jax.Array, after: Any = None) -> None:
+    def times(self, count: int | jax.Array, after: Any = None, is_common: bool = False) -> None:
         """Say, outside of the loop, how often every collective in it was run: a number, or one for each stage.
 
         Args:
           after: what the loop has returned. Where it is given, agents that are processes check the count.
+          is_common: whether nothing in it depends on the chain, so that one message serves all chains.
         """
 
 

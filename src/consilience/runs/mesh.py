@@ -20,7 +20,7 @@ import numpy as np
 from jax import lax
 
 from .._compat import on_every_device
-from ..engine import Accumulated, Chains, Compiled, Inputs, Kept, Model, all_but_clock
+from ..engine import Accumulated, Chains, Compiled, Inputs, Kept, Model, all_but_common
 from ..neighbors import DEVICES, DeviceNeighbors, Placement, Wiring, wire
 from .arrays import MeshArrays, axis_of, is_spec, spec
 from .preparing import Prepared
@@ -101,7 +101,7 @@ class OnMesh:
         return self.arrays.everywhere(values)
 
     def forms(self, state: Any, moments: Accumulated | None) -> tuple[Any, Accumulated | None]:
-        axes = all_but_clock(state, self._agent_axis)
+        axes = all_but_common(state, self._agent_axis)
         state = type(state)(
             *(jax.tree.map(partial(self.arrays.form, axis=axis), part) for axis, part in zip(axes, state, strict=True))
         )
@@ -124,7 +124,7 @@ class OnMesh:
         by_agent: Any = spec(self._agent_axis)
         of_draws: Any = spec(None if self.one_copy else 2)
         inputs = Inputs(sampler=alike, lists=by_lane, root=alike, shards=by_lane, chain_keys=alike)
-        state = all_but_clock(state, by_agent, alike)
+        state = all_but_common(state, by_agent, alike)
         moments = None if moments is None else Accumulated(alike, by_agent, by_agent)
         kept = Kept(
             positions=of_draws,

@@ -65,7 +65,7 @@ def prepare(request: Request, shards: Sequence[Batch], names: Sequence[str], sta
     stacked = stack(shards)
     one = jax.tree.map(lambda form: jax.ShapeDtypeStruct(form.shape[1:], form.dtype), stacked.padded_form.batch)
     check_posterior(posterior, start, one)
-    sampler = request.sampler.resolve(network, layout.dimension, request.length.num_warmup)
+    sampler = request.sampler.resolve(network, layout.dimension, request.length.num_warmup).starting_at(starts[0])
     view = View.of(layout, kept_function(posterior.constrain, request.keep))
     _check_dims(posterior.dims, view.layout)
     averaged = _averaged_view(layout, posterior, request.moments)

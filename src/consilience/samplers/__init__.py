@@ -9,6 +9,7 @@ from .dula import DULA
 from .gossip_langevin import DESGHMC, DESGLD, EXTRA, DIGing
 from .hamiltonian import HMC, MALA, NUTS
 from .published import Published, gradient_and_curvature
+from .surrogate import Surrogate
 
 __all__ = [
     "DESGHMC",
@@ -27,6 +28,7 @@ __all__ = [
     "Published",
     "Sampler",
     "SecondStage",
+    "Surrogate",
     "decentralize",
     "gradient_and_curvature",
 ]

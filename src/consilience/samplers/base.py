@@ -98,6 +98,10 @@ class Sampler(ABC):
         """
         return self
 
+    def starting_at(self, position: Vector) -> Sampler:
+        """Return these settings with where the first chain starts filled in, if that matters to them."""
+        return self
+
     @abstractmethod
     def build(self, logdensity: LogDensity, neighbors: Neighbors, like: Vector) -> Kernel:
         """Build the kernel of one agent.

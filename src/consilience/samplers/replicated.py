@@ -95,50 +95,69 @@ def replicated_kernel(algorithm: Algorithm, neighbors: Neighbors, adaptation: Wi
         return key  # the kernel draws as it goes
 
     def move(key: Key, state: ReplicatedState) -> tuple[ReplicatedState, Any]:
-        evaluation, alignment, warming = (neighbors.repeated() for _ in range(3))
-
-        def attempt(carry: Attempt) -> Attempt:
-            with evaluation:
-                inner, info = algorithm.step(jax.random.fold_in(key, carry.number), state.inner, state.adaptation)
-            evaluated = carry.evaluated + algorithm.evaluations(info)
-            kept = _scalars(info)
-            with alignment:
-                moved = inner.position - state.position
-                (inner, kept), apart = neighbors.follow_root((inner, kept), _digest(moved, kept))
-            return Attempt(carry.number + 1, evaluated, inner, kept, _is_in_step(apart, inner.position, state.position))
-
-        with evaluation:
-            shape = jax.eval_shape(
-                lambda k, s: _outcome(algorithm, *algorithm.step(k, s.inner, s.adaptation)), key, state
-            )
-        nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shape)
-        # A loop even for the first attempt: the kernel is compiled once.
-        done = lax.while_loop(
-            lambda carry: ~carry.is_in_step & (carry.number < MOST_ATTEMPTS),
-            attempt,
-            nothing._replace(inner=state.inner),
-        )
-        agreed = select(done.is_in_step, done.inner, state.inner)
-        evaluation.times(done.evaluated, done.number)
-        alignment.times(done.number, done.number)
-
-        adapted = state.adaptation
-        if adaptation is not None and adaptation.tunes:
-
-            def warm_up(old: Adaptation) -> Adaptation:
-                new = adaptation.update(old, state.iteration, agreed.position, done.info["acceptance_rate"])
-                with warming:
-                    return neighbors.follow_root(new, ())[0]
-
-            is_warming_up = adaptation.is_warming_up(state.iteration)
-            adapted = lax.cond(is_warming_up, warm_up, lambda old: old, state.adaptation)
-            warming.times(is_warming_up.astype(jnp.int32), adapted)
-        info = {**done.info, "redone": done.number > 1, "out_of_step": ~done.is_in_step}
-        if adaptation is not None:
-            info["step_size"] = state.adaptation.step_size
-        return ReplicatedState(agreed, adapted, state.iteration + 1), _info(info)
+        moved, info = move_replicated(algorithm, neighbors, adaptation, key, state)
+        return moved, _info(info)
 
     return Kernel(init, noise, move)
+
+
+def move_replicated(
+    algorithm: Algorithm,
+    neighbors: Neighbors,
+    adaptation: WindowAdaptation | None,
+    key: Key,
+    state: ReplicatedState,
+    is_idle: Flag | None = None,
+) -> tuple[ReplicatedState, dict[str, jax.Array]]:
+    """Move a replicated chain by one iteration, on all agents alike; return its state, and what it says by name.
+
+    Args:
+      is_idle: where it is true nothing is computed or sent, and the state stays; None: it never is.
+    """
+    evaluation, alignment, warming = (neighbors.repeated() for _ in range(3))
+
+    def attempt(carry: Attempt) -> Attempt:
+        with evaluation:
+            inner, info = algorithm.step(jax.random.fold_in(key, carry.number), state.inner, state.adaptation)
+        evaluated = carry.evaluated + algorithm.evaluations(info)
+        kept = _scalars(info)
+        with alignment:
+            moved = inner.position - state.position
+            (inner, kept), apart = neighbors.follow_root((inner, kept), _digest(moved, kept))
+        return Attempt(carry.number + 1, evaluated, inner, kept, _is_in_step(apart, inner.position, state.position))
+
+    with evaluation:
+        shape = jax.eval_shape(
+            lambda k, s: _outcome(algorithm, *algorithm.step(k, s.inner, s.adaptation)), key, state
+        )
+    nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shape)
+    # A loop even for the first attempt: the kernel is compiled once.
+    done = lax.while_loop(
+        lambda carry: ~carry.is_in_step & (carry.number < MOST_ATTEMPTS),
+        attempt,
+        nothing._replace(inner=state.inner, is_in_step=nothing.is_in_step if is_idle is None else is_idle),
+    )
+    agreed = select(done.is_in_step, done.inner, state.inner)
+    evaluation.times(done.evaluated, done.number)
+    alignment.times(done.number, done.number)
+
+    adapted = state.adaptation
+    if adaptation is not None and adaptation.tunes:
+
+        def warm_up(old: Adaptation) -> Adaptation:
+            new = adaptation.update(old, state.iteration, agreed.position, done.info["acceptance_rate"])
+            with warming:
+                return neighbors.follow_root(new, ())[0]
+
+        is_warming_up = adaptation.is_warming_up(state.iteration)
+        if is_idle is not None:
+            is_warming_up &= ~is_idle
+        adapted = lax.cond(is_warming_up, warm_up, lambda old: old, state.adaptation)
+        warming.times(is_warming_up.astype(jnp.int32), adapted)
+    info = {**done.info, "redone": done.number > 1, "out_of_step": ~done.is_in_step}
+    if adaptation is not None:
+        info["step_size"] = state.adaptation.step_size
+    return ReplicatedState(agreed, adapted, state.iteration + 1), info
 
 
 class Attempt(NamedTuple):

@@ -1,0 +1,333 @@
+"""`surrogate`: exact draws in tens of sums, by proposals from a surrogate that everybody holds."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from .._checks import check, check_one_of, real_number, whole_number
+from .._types import Count, Flag, Key, LogDensity, Number, Scalar, Vector
+from ..neighbors import Neighbors
+from ..network import Network
+from .adaptation import Adaptation, Schedule, WindowAdaptation
+from .base import Kernel, Sampler
+from .fitting import Fit, Known, ask, draw_proposals, fit_surrogate, is_quadratic, log_surrogate, no_fit
+from .proposals import mixed_density
+from .replicated import Algorithm, ReplicatedState, move_replicated, network_logdensity
+from .settings import register_settings, static
+from .split import flow_of, rotation, split_integrator, steps_of
+from .weights import choose
+
+CORRECTIONS = ("auto", "scored", "split")
+FIT_SEED = 0x5D6F  # the fit has random numbers of its own: it only chooses
+LEAST_LOG_WEIGHT = -1e30  # where a proposal is impossible
+SPLIT_WARMUP = 150  # iterations in which split trajectories find their step size
+OUT_OF_REACH = 0.9999  # of χ²: an end of a climb that is farther from the best mode is another one
+
+
+class Block(NamedTuple):
+    """Proposals of one chain that have been scored, and are used in their order."""
+
+    proposals: jax.Array  # (number, dimension)
+    log_weights: jax.Array
+    log_uniforms: jax.Array
+
+
+class SurrogateState(NamedTuple):
+    position: Vector
+    log_weight: Scalar  # of the position
+    block: Block
+    inner: Any  # BlackJAX's HMCState of split trajectories, in standardised coordinates
+    adaptation: Adaptation  # of their step size
+    fit: Fit
+    iteration: Count
+
+    common = ("fit",)
+
+
+class SurrogateInfo(NamedTuple):
+    acceptance_rate: Scalar
+    is_accepted: Flag
+    is_divergent: Flag
+    num_integration_steps: Count
+    step_size: Scalar
+    redone: Flag
+    out_of_step: Flag
+    log_weight: Scalar  # of the proposal
+    surrogate_split: Flag
+    surrogate_pareto_k: Scalar
+    surrogate_acceptance: Scalar
+    surrogate_largest_share: Scalar
+    surrogate_forgotten: Scalar
+    surrogate_second_mode: Scalar
+    surrogate_sums: Count
+
+
+@register_settings
+@dataclass(frozen=True, eq=False)
+class Surrogate(Sampler):
+    """Exact sampling in tens of sums, by a surrogate of the posterior that all agents hold.
+
+    Everybody knows the prior, so only the likelihood is approximated, by the sum of the agents' second-order
+    expansions in coordinates φ in which it is nearly quadratic:
+
+        log π_s(q) = log prior(q) + Σ_i [ L_i(q̂) + g_i·(φ(q) - φ̂) + ½ (φ(q) - φ̂)ᵀ H_i (φ(q) - φ̂) ]
+
+    It is found by a damped Newton method over the network, from dispersed starts in the same messages, and improved by
+    least squares through trial proposals' scores. Then, with N = `num_proposals` and g = π_s + c·t (t: a Student-t),
+
+        q_1 ... q_N ~ g  independently, without the network;   Σ_i L_i(q_1) ... Σ_i L_i(q_N)  by one sum;
+        q ← q_k if log u ≤ log w(q_k) - log w(q),  w = π / g,  at iteration k                 correction="scored"
+
+    is independence Metropolis: exact whatever the surrogate is, since it was fixed before they were drawn, they are
+    independent, and each is used once. Where its weights are too unequal, as a trial pass tells, the surrogate moves
+    chains instead and the network corrects the force (split Hamiltonian Monte Carlo, Shahbaba et al. 2014), with one
+    sum a step and the exact energy, a quarter of a turn an iteration:                     correction="split"
+
+    **Known bias**: none. Proposals under a prior that is not normal come from short local chains, and are draws of g as
+    far as these have forgotten their start: the summary prints how far. Modes that no start reached are invisible.
+
+    All of the fit happens in the first iteration. Scored proposals need no warm-up, and the rest of it asks nobody;
+    split trajectories take the last 150 iterations of it to find their step size.
+
+    Args:
+      num_proposals: N, proposals that a chain scores by one sum; so many draws a chain cost one sum.
+      correction: "auto" takes scored proposals where their certificate holds, split trajectories elsewhere.
+      target_acceptance: the acceptance rate that split trajectories tune their step for.
+    """
+
+    num_proposals: int = static(1000)
+    _: KW_ONLY
+    correction: str = static("auto")
+    target_acceptance: Number = 0.8
+    num_warmup: Any = field(default=0, repr=False)  # filled in by `resolve`, as is what follows
+    schedule: Schedule = field(default=Schedule(0), repr=False)
+    start: Any = field(default=None, repr=False)
+    distance: Number = field(default=0.0, repr=False)
+
+    name = "surrogate"
+    replicated = True
+    common_noise = True
+
+    def __post_init__(self) -> None:
+        whole_number(f"{self.name}: num_proposals", self.num_proposals, 100)
+        check_one_of(f"{self.name}: correction", self.correction, CORRECTIONS)
+        target = self.target_acceptance
+        check(f"{self.name}: target_acceptance", target, 0 < real_number(target) < 1, "a number between 0 and 1")
+
+    def resolve(self, network: Network, dimension: int, num_warmup: int = 0) -> Surrogate:
+        from scipy.stats import chi2
+
+        schedule = Schedule.of(min(num_warmup, SPLIT_WARMUP))
+        return replace(self, num_warmup=num_warmup, schedule=schedule, distance=float(chi2.ppf(OUT_OF_REACH, dimension)))
+
+    def starting_at(self, position: Vector) -> Surrogate:
+        return replace(self, start=position)
+
+    def build(self, logdensity: LogDensity, neighbors: Neighbors, like: Vector) -> Kernel:
+        return _Build(self, logdensity, neighbors, like).kernel()
+
+
+@lru_cache(maxsize=32)
+def _has_normal_prior(posterior: Any, layout: Any, dtype: Any) -> bool:
+    def log_prior(w: Vector) -> Scalar:
+        return jnp.asarray(posterior.log_prior(layout.unravel(w)), w.dtype)
+
+    return is_quadratic(log_prior, jax.ShapeDtypeStruct((layout.dimension,), dtype))
+
+
+class _Build:
+    """The kernel of one agent: what its parts share."""
+
+    def __init__(self, sampler: Surrogate, logdensity: Any, neighbors: Neighbors, like: Vector) -> None:
+        self.sampler, self.logdensity, self.neighbors, self.like = sampler, logdensity, neighbors, like
+        self.everyone = network_logdensity(logdensity, neighbors)
+        self.has_normal_prior = _has_normal_prior(logdensity.posterior, logdensity.layout, like.dtype)
+        self.tuning = WindowAdaptation(sampler.schedule, sampler.target_acceptance, None, 1.0, False, like)
+
+    def known(self, climbing: Any = None, expanding: Any = None, scoring: Any = None) -> Known:
+        """Return what everybody knows, and questions to the network that are counted as what they are asked for."""
+        score, derive = ask(self.logdensity.log_likelihood, self.neighbors)
+
+        def scored(points: jax.Array, beside: Any) -> Any:
+            with scoring:
+                return score(points, beside)
+
+        def derived(points: jax.Array) -> Any:
+            with climbing if len(points) > 1 else expanding:
+                return derive(points)
+
+        start = self.like if self.sampler.start is None else jnp.asarray(self.sampler.start, self.like.dtype)
+        return Known(
+            self.logdensity.log_prior,
+            self.logdensity.coordinates,
+            self.has_normal_prior,
+            start,
+            self.sampler.num_proposals,
+            scored,
+            derived,
+        )
+
+    def kernel(self) -> Kernel:
+        return Kernel(self.init, lambda key: key, self.move)
+
+    def init(self, position: Vector) -> SurrogateState:
+        from blackjax.mcmc.hmc import HMCState
+
+        number, zero = self.sampler.num_proposals, jnp.zeros((), position.dtype)
+        nothing = jnp.zeros(number, position.dtype)
+        return SurrogateState(
+            position,
+            zero,
+            Block(jnp.zeros((number, len(position)), position.dtype), nothing, nothing),
+            HMCState(jnp.zeros_like(position), zero, jnp.zeros_like(position)),
+            self.tuning.init(),
+            no_fit(self.known()),
+            jnp.zeros((), jnp.int32),
+        )
+
+    def move(self, key: Key, state: SurrogateState) -> tuple[SurrogateState, SurrogateInfo]:
+        for_block, for_start, for_split = jax.random.split(key, 3)
+        state = state._replace(fit=self._fitted(state))
+        drawn = state.iteration - jnp.asarray(self.sampler.num_warmup, jnp.int32)  # below zero: warm-up
+        correction, fit = self.sampler.correction, state.fit
+        splits = ~fit.is_good if correction == "auto" else jnp.array(correction == "split")
+        said = {name: jnp.zeros((), self.like.dtype) for name in ("acceptance_rate", "log_weight", "step_size")}
+        said |= {name: jnp.array(False) for name in ("is_accepted", "is_divergent", "redone", "out_of_step")}
+        said["num_integration_steps"] = jnp.int32(0)
+        if correction != "split":
+            state, of_scored = self._scored(for_block, state, drawn, ~splits)
+            said |= of_scored
+        if correction != "scored":
+            state = self._split_started(for_start, state, drawn, splits)
+            state, of_split = self._split(for_split, state, drawn, splits)
+            said |= {name: jnp.where(splits, value, said[name]) for name, value in of_split.items() if name in said}
+        info = SurrogateInfo(
+            **said,
+            surrogate_split=splits,
+            surrogate_pareto_k=fit.report.pareto_k,
+            surrogate_acceptance=fit.report.acceptance,
+            surrogate_largest_share=fit.report.largest_share,
+            surrogate_forgotten=fit.forgotten,
+            surrogate_second_mode=fit.second_mode,
+            surrogate_sums=sum(fit.sums, jnp.int32(0)),
+        )
+        return state._replace(iteration=state.iteration + 1), info
+
+    def _fitted(self, state: SurrogateState) -> Fit:
+        """Return the surrogate, which is fitted in the first iteration."""
+        is_first = state.iteration == 0
+        loops = climbing, expanding, scoring = tuple(self.neighbors.repeated() for _ in range(3))
+        key = jax.random.key(FIT_SEED)
+
+        def fit() -> Fit:
+            return fit_surrogate(self.known(climbing, expanding, scoring), key, self.sampler.distance)
+
+        found = lax.cond(is_first, fit, lambda: state.fit)
+        for loop, count in zip(loops, found.sums, strict=True):
+            loop.times(jnp.where(is_first, count, 0), found.sums, is_common=True)
+        return found
+
+    # --- scored proposals ------------------------------------------------------------------------------
+
+    def _scored(
+        self, key: Key, state: SurrogateState, drawn: Count, is_used: Flag
+    ) -> tuple[SurrogateState, dict[str, jax.Array]]:
+        """Move a chain by one scored proposal, after a new block of them has been scored where the last is used up."""
+        number, scoring = self.sampler.num_proposals, self.neighbors.repeated()
+        is_due = is_used & (drawn >= 0) & (drawn % number == 0)
+
+        def score() -> tuple[Block, Scalar]:
+            known = self.known(scoring=scoring)
+            for_draws, for_uniforms = jax.random.split(key)
+            fit = state.fit
+            proposals, base, _ = draw_proposals(known, fit.expansion, fit.crowd, for_draws, number)
+            points = jnp.concatenate([state.position[None], proposals])
+            base = jnp.concatenate([self._log_base(known, fit, state.position)[None], base])
+            log_uniforms = -jax.random.exponential(for_uniforms, (number,), self.like.dtype)
+            points, (base, log_uniforms), values = known.score(points, (base, log_uniforms))
+            log_weights = values + base
+            log_weights = jnp.where(jnp.isfinite(log_weights), log_weights, -jnp.inf)
+            return Block(points[1:], log_weights[1:], log_uniforms), log_weights[0]
+
+        block, log_weight = lax.cond(is_due, score, lambda: (state.block, state.log_weight))
+        scoring.times(is_due.astype(jnp.int32), log_weight)
+        turn = jnp.maximum(drawn, 0) % number
+        proposal, proposed, log_uniform = (leaf[turn] for leaf in block)
+        is_moving = is_used & (drawn >= 0)
+        log_ratio = proposed - log_weight
+        is_accepted = is_moving & ~(log_ratio < log_uniform)
+        position = jnp.where(is_accepted, proposal, state.position)
+        log_weight = jnp.where(is_accepted, proposed, log_weight)
+        said = {
+            "acceptance_rate": jnp.where(is_moving, jnp.exp(jnp.minimum(0.0, log_ratio)), 0.0).astype(self.like.dtype),
+            "is_accepted": is_accepted,
+            "log_weight": jnp.where(is_moving & jnp.isfinite(proposed), proposed, LEAST_LOG_WEIGHT),
+        }
+        return state._replace(position=position, log_weight=log_weight, block=block), said
+
+    def _log_base(self, known: Known, fit: Fit, q: Vector) -> Scalar:
+        """Return the log prior less log g at a position."""
+        law = fit.crowd.law
+        if self.has_normal_prior:
+            return known.log_prior(q) - law.log_mixed(q, law.log_density(q))
+        return known.log_prior(q) - mixed_density(log_surrogate(known, fit.expansion), fit.crowd)(q)
+
+    # --- split trajectories ----------------------------------------------------------------------------
+
+    def _split_started(self, key: Key, state: SurrogateState, drawn: Count, is_used: Flag) -> SurrogateState:
+        """Start split trajectories where they are used: in a warm-up at a trial proposal, else where the chain is."""
+        from blackjax.mcmc import hmc
+
+        starting = self.neighbors.repeated()
+        warmup = jnp.asarray(self.sampler.schedule.length, jnp.int32)
+        is_due = is_used & (drawn == -warmup)
+
+        def start() -> Any:
+            proposals, log_weights = state.fit.trial
+            chosen = proposals[choose(key, log_weights)]
+            position = jnp.where(warmup > 0, chosen, state.position)
+            law = state.fit.crowd.law
+            with starting:
+                return hmc.init(law.standardise(position), lambda z: self.everyone(law.place(z)))
+
+        inner = lax.cond(is_due, start, lambda: state.inner)
+        starting.times(is_due.astype(jnp.int32), inner)
+        return state._replace(inner=inner)
+
+    def _split(
+        self, key: Key, state: SurrogateState, drawn: Count, is_used: Flag
+    ) -> tuple[SurrogateState, dict[str, jax.Array]]:
+        """Move a chain by one split trajectory of a quarter of a turn."""
+        from blackjax.mcmc import hmc
+
+        law, warmup = state.fit.crowd.law, jnp.asarray(self.sampler.schedule.length, jnp.int32)
+        surrogate = log_surrogate(self.known(), state.fit.expansion)
+
+        def in_standard(z: Vector) -> Scalar:
+            return -0.5 * jnp.vdot(z, z) if self.has_normal_prior else surrogate(law.place(z))
+
+        flow = rotation if self.has_normal_prior else flow_of(in_standard)
+        kernel = hmc.build_kernel(split_integrator(in_standard, flow))
+
+        def step(key: Key, inner: Any, adaptation: Adaptation) -> Any:
+            for_jitter, for_move = jax.random.split(key)
+            angle, number = steps_of(adaptation.step_size)
+            jitter = jax.random.uniform(for_jitter, (), angle.dtype, 0.8, 1.2)
+            mass = jnp.ones_like(inner.position)
+            return kernel(for_move, inner, lambda z: self.everyone(law.place(z)), angle * jitter, mass, number)
+
+        algorithm = Algorithm(
+            lambda z: hmc.init(z, self.everyone), step, lambda info: jnp.asarray(info.num_integration_steps, jnp.int32)
+        )
+        replicated = ReplicatedState(state.inner, state.adaptation, drawn + warmup)
+        is_idle = ~is_used | (drawn < -warmup)
+        moved, info = move_replicated(algorithm, self.neighbors, self.tuning, key, replicated, is_idle)
+        position = jnp.where(is_idle, state.position, law.place(moved.inner.position))
+        info["step_size"], _ = steps_of(info["step_size"])
+        return state._replace(position=position, inner=moved.inner, adaptation=moved.adaptation), info

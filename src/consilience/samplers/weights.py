@@ -1,0 +1,98 @@
+"""Weights of proposals: how an independence sampler would fare with them, and how far they may be trusted."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from .._types import Scalar
+
+FLAT = 0.1  # sd of log weights below which their tail says nothing
+LARGEST_K = 0.7
+LARGEST_SHARE = 0.01  # of all weights that one may have
+LEAST_ACCEPTANCE = 0.15
+
+
+class WeightReport(NamedTuple):
+    """What the weights of a pass say."""
+
+    acceptance: Scalar  # of an independence sampler
+    pareto_k: Scalar  # of the upper tail
+    largest_share: Scalar
+    is_good: jax.Array
+
+
+def report_on(log_weights: jax.Array) -> WeightReport:
+    """Judge weights by an independence sampler's acceptance, the tail's shape and the largest one's share.
+
+    Args:
+      log_weights: of independent proposals, log π - log g up to a constant.
+    """
+    log_weights = jnp.where(jnp.isfinite(log_weights), log_weights, -jnp.inf)
+    weights = jnp.exp(log_weights - jnp.max(log_weights))
+    share = weights.max() / weights.sum()
+    k = pareto_k(log_weights)
+    acceptance = expected_acceptance(weights)
+    limit = min(LARGEST_K, 1 - 1 / np.log10(len(weights)))
+    is_good = (k <= limit) & (share <= LARGEST_SHARE) & (acceptance >= LEAST_ACCEPTANCE)
+    return WeightReport(acceptance, k, share, is_good)
+
+
+def expected_acceptance(weights: jax.Array) -> Scalar:
+    """Return the acceptance rate of independence Metropolis with these weights, E min(1, w'/w) under the posterior.
+
+    With weights in ascending order, w_(1) ≤ ... ≤ w_(N), it is Σ_i Σ_j min(w_i, w_j) / (N Σ_i w_i).
+    """
+    ordered = jnp.sort(weights)
+    number = len(weights)
+    above = number - jnp.arange(number) - 1
+    pairs = 2 * jnp.sum(ordered * above) + ordered.sum()
+    return pairs / (number * ordered.sum())
+
+
+def pareto_k(log_weights: jax.Array) -> Scalar:
+    """Return the shape k̂ of the upper tail of weights (Zhang and Stephens 2009; Vehtari et al. 2024).
+
+    A generalized Pareto law is fitted to the largest of the weights, min(N/5, 3√N) of them; k̂ is pulled a little
+    towards 1/2, as PSIS does. Zero where the log weights are nearly all the same.
+    """
+    number = log_weights.size
+    tail = int(np.ceil(min(0.2 * number, 3 * np.sqrt(number))))
+    ordered = jnp.sort(log_weights)
+    weights = jnp.exp(ordered - ordered[-1])
+    excess = weights[-tail:] - weights[-tail - 1]
+    points = 30 + int(np.sqrt(tail))
+    prior = 3.0
+    # The grid of Zhang and Stephens for θ = k/σ, weighed by its profile likelihood.
+    grid = 1 - jnp.sqrt(points / (jnp.arange(1, points + 1, dtype=excess.dtype) - 0.5))
+    theta = grid / (prior * jnp.maximum(excess[int(tail / 4 + 0.5) - 1], 1e-30)) + 1 / excess[-1]
+    shapes = jnp.log1p(-theta[:, None] * excess).mean(axis=1)
+    likelihood = tail * (jnp.log(-theta / shapes) - shapes - 1)
+    mean_theta = jnp.sum(theta * jax.nn.softmax(jnp.where(jnp.isfinite(likelihood), likelihood, -jnp.inf)))
+    k = jnp.log1p(-mean_theta * excess).mean()
+    k = (tail * k + 5) / (tail + 10)
+    finite = jnp.where(jnp.isfinite(log_weights), log_weights, jnp.nan)
+    return jnp.where(jnp.nanstd(finite) < FLAT, 0.0, jnp.where(jnp.isfinite(k), k, jnp.inf))
+
+
+def choose(key: jax.Array, log_weights: jax.Array) -> jax.Array:
+    """Draw the number of a proposal with a probability that is proportional to its weight."""
+    return jax.random.categorical(key, jnp.where(jnp.isfinite(log_weights), log_weights, -jnp.inf))
+
+
+def take_turns(
+    position: jax.Array, log_weight: Scalar, proposals: jax.Array, log_weights: jax.Array, log_uniforms: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Run independence Metropolis through proposals in their order; return position and log weight at the end."""
+
+    def turn(carry: tuple, given: tuple) -> tuple:
+        (position, log_weight), (proposal, proposed, log_uniform) = carry, given
+        is_accepted = proposed - log_weight >= log_uniform
+        return (jnp.where(is_accepted, proposal, position), jnp.where(is_accepted, proposed, log_weight)), None
+
+    (position, log_weight), _ = lax.scan(turn, (position, log_weight), (proposals, log_weights, log_uniforms))
+    return position, log_weight

@@ -26,13 +26,11 @@ from .collectives import Arrays, Collectives, difference
 from .counting import Counted, CountedLoop, Exchange
 from .gossip import SHORT, gossip, relaxed_gossip
 from .lanes import AGENTS
-from .projection import projection
-from .protocol import message_bytes
+from .protocol import message_bytes, projection
 from .traffic import Kind
 
 T = TypeVar("T")
 D = TypeVar("D")
-
 
 NUMBER = jax.ShapeDtypeStruct((), jnp.int32)
 

@@ -15,7 +15,6 @@ from .identity import (
     flat,
     surroundings,
 )
-from .memory import Memory
 from .progress import Progress
 from .reading import (
     DRAWS,
@@ -30,5 +29,5 @@ from .reading import (
     read_network,
     read_run,
 )
-from .sink import Sink
+from .sink import Memory, Sink
 from .writer import Writer

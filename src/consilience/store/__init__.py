@@ -1,6 +1,7 @@
 """The folder of a run: draws, checkpoints and identity, written while it is sampled and read at any moment."""
 
 from .arrays import Part
+from .checkpoints import Progress
 from .draws import Draws, blocks
 from .files import locked, make_folder, refusal, shown, write_whole
 from .folder import RunFolder
@@ -15,7 +16,6 @@ from .identity import (
     flat,
     surroundings,
 )
-from .progress import Progress
 from .reading import (
     DRAWS,
     POSTERIOR,

@@ -10,8 +10,7 @@ import numpy as np
 
 from ..engine import Chunk
 from ..model import Layout
-from .checkpoints import State
-from .progress import Progress
+from .checkpoints import Progress, State
 
 
 class Sink(Protocol):

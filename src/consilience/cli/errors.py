@@ -46,8 +46,8 @@ def exit_on_error(code: int = REFUSED, hint: Callable[[], str] = str) -> Iterato
             yield
         except typer.Exit:
             raise
-        except KeyboardInterrupt:
-            end(INTERRUPTED, "interrupted.", hint())
+        except KeyboardInterrupt as reason:
+            end(INTERRUPTED, f"{str(reason) or 'interrupted'}.", hint())
         except Exception as raised:
             # What all hosts have stopped for is told by the error of the one that had it.
             error = raised.__cause__ if isinstance(raised, FailedOnHosts) and raised.__cause__ else raised

@@ -62,12 +62,6 @@ class PredictionMixing(NamedTuple):
     r_hat: float | None
     ess: float | None
 
-    def __str__(self) -> str:
-        place = f"{self.what} at {self.rows} {self.whose}"
-        if self.r_hat is None or self.ess is None:
-            return f"{place} vary by less than {SMALLEST_SD:g}"
-        return f"R-hat at most {self.r_hat:.3f} and ESS at least {self.ess:,.0f}: {place}"
-
 
 def held_out_rows(task: Task, test: Batch) -> PredictedAt:
     """Return some inputs of a test set."""

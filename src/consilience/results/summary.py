@@ -85,7 +85,6 @@ class Summary:
         acceptance = "none (no Metropolis step)" if self.acceptance is None else f"{self.acceptance:.3f}"
         lines += [
             "",
-            *([] if self.predictions is None else [f"predictions      {self.predictions}"]),
             "consensus error  unknown"
             if np.isnan(self.consensus_error)
             else f"consensus error  {self.consensus_error:.3g} posterior sd between an agent and the network mean",
@@ -97,7 +96,7 @@ class Summary:
             f"{self.traffic.bytes / 1e6:,.1f} MB",
         ]
         more = (text for text in self.warnings if text not in self.verdict)
-        return "\n".join([*lines, *(f"warning: {text}" for text in more)])
+        return "\n".join([*lines, *(line for text in more for line in _wrapped(f"warning: {text}"))])
 
     def _counted(self, name: str, count: int | None) -> list[str]:
         return [] if count is None else [f"{name:<17}{count:,} of {self.iterations:,} iterations"]
@@ -106,6 +105,10 @@ class Summary:
         if len(self.names) <= self.most_rows:
             return list(range(len(self.names)))
         return worst_places(self.columns["r_hat"], self.most_rows)
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, subsequent_indent="  ")
 
 
 def summarize(

@@ -29,10 +29,10 @@ def table_lines(names: Sequence[str], columns: Mapping[str, np.ndarray]) -> list
 
 def _cell(column: str, value: float, sd: float) -> str:
     if column in PLACES:
-        return f"{value:.{PLACES[column]}f}" if abs(value) < LARGEST or not np.isfinite(value) else f"{value:.4g}"
+        return f"{value:z.{PLACES[column]}f}" if abs(value) < LARGEST or not np.isfinite(value) else f"{value:.4g}"
     if column == "mcse_mean":
         return f"{value:#.2g}".removesuffix(".") if value < 1000 else f"{value:.0f}"
     if not 0 < sd < np.inf or abs(value) >= LARGEST:
         return f"{value:.4g}"
     places = DIGITS - 1 - int(np.floor(np.log10(sd)))
-    return f"{value:.4g}" if places > MOST_PLACES else f"{value:.{max(0, places)}f}"
+    return f"{value:.4g}" if places > MOST_PLACES else f"{value:z.{max(0, places)}f}"

@@ -138,8 +138,9 @@ def _of_varying_predictions(run: Run, r_hat: float, ess: float, what: str, at: s
     """Say how well predictions have mixed, and return whether that is well enough."""
     agree, enough = r_hat <= R_HAT_LIMIT or run.num_chains == 1, ESS_PER_CHAIN * run.num_chains
     if not agree:
-        apart = f"{run.num_chains} chains do not agree on {what}: R-hat is up to {r_hat:.4g} {at}: run longer."
-        yield Finding(f"R-hat {r_hat:.4g} of predictions", apart)
+        figure = f"R-hat of {what} is up to {r_hat:.4g} {at}, above {R_HAT_LIMIT}: run longer."
+        apart = f"{run.num_chains} chains do not agree: " if r_hat > R_HAT_APART else ""
+        yield Finding(f"R-hat {r_hat:.4g} of predictions", f"{apart}{figure}")
     elif run.num_chains > 1:
         together = f"{run.num_chains} chains agree on {what}: R-hat at most {r_hat:.3f} {at}."
         yield Finding("predictions agree", together, is_grave=False)

@@ -146,7 +146,7 @@ def _groups(places: np.ndarray, size: int) -> list[np.ndarray]:
 def _series(run: Run, copies: list[int], selection: Selection) -> np.ndarray:
     """Return all draws of a selection, (copy, chain, draw, number), in float64."""
     parts = [selection.values(block[:, :, copies]) for block in run.blocks()]
-    return np.moveaxis(np.concatenate(parts), (2, 1, 0), (0, 1, 2))
+    return np.moveaxis(np.concatenate(parts), (2, 1, 0), (0, 1, 2)).astype(float)
 
 
 def _interval(series: np.ndarray, ends: dict[str, float]) -> dict[str, np.ndarray]:

@@ -52,8 +52,14 @@ class Selection:
         return len(self.numbers)
 
     def values(self, vectors: np.ndarray) -> np.ndarray:
-        """Return these numbers of an array of vectors, transformed, in float64: the last axis is theirs."""
-        chosen = vectors[..., self.numbers].astype(float)
+        """Return these numbers of an array of vectors, in float64 where some are transformed: the last axis is theirs.
+
+        All of them, untransformed, are the array itself: of a large model a copy is large.
+        """
+        chosen = vectors if self.size == vectors.shape[-1] else vectors[..., self.numbers]
+        if (self.which < 0).all():
+            return chosen
+        chosen = chosen.astype(float)
         for k, function in enumerate(self.functions):
             where = np.flatnonzero(self.which == k)
             if len(where):

@@ -76,7 +76,7 @@ class Summary:
 
     def __str__(self) -> str:
         shown = self._rows()
-        lines = [self.title, *textwrap.wrap(self.verdict, WIDTH), ""]
+        lines = [self.title, *_wrapped(self.verdict), ""]
         lines += table_lines([self.names[k] for k in shown], {name: c[shown] for name, c in self.columns.items()})
         if len(shown) < len(self.names):
             some = re.sub(r"\[.*|^\w+\(", "", self.names[0])
@@ -96,7 +96,7 @@ class Summary:
             f"{self.traffic.bytes / 1e6:,.1f} MB",
         ]
         more = (text for text in self.warnings if text not in self.verdict)
-        return "\n".join([*lines, *(line for text in more for line in _wrapped(f"warning: {text}"))])
+        return "\n".join([*lines, *(line for text in more for line in _wrapped(f"warning: {text}", "  "))])
 
     def _counted(self, name: str, count: int | None) -> list[str]:
         return [] if count is None else [f"{name:<17}{count:,} of {self.iterations:,} iterations"]
@@ -107,8 +107,9 @@ class Summary:
         return worst_places(self.columns["r_hat"], self.most_rows)
 
 
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH, subsequent_indent="  ")
+def _wrapped(text: str, indent: str = "") -> list[str]:
+    """Break a text into lines, but no word of it, such as the path of a folder."""
+    return textwrap.wrap(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def summarize(

@@ -170,14 +170,14 @@ def _r_hat(run: Run, r_hat: np.ndarray, names: tuple[str, ...], looked_at: int, 
     return Finding(
         f"R-hat {r_hat[worst]:.4g}",
         f"{apart}{high} of {scope} {have} R-hat above {R_HAT_LIMIT} (worst {names[worst]}, {r_hat[worst]:.4g}): run "
-        f"longer or reparametrise.{_how_to_see_predictions(run)}",
+        f"longer or reparametrise.{_how_to_see_predictions(run, vary)}",
     )
 
 
-def _how_to_see_predictions(run: Run) -> str:
+def _how_to_see_predictions(run: Run, vary: int) -> str:
     """Return what a run that was loaded without its model or its data needs for a verdict on predictions."""
     has_no_task = run.posterior is not None and run.posterior.task is None
-    if run.folder is None or has_no_task or run.predicted_at is not None:
+    if vary <= FEW_PARAMETERS or run.folder is None or has_no_task or run.predicted_at is not None:
         return ""
     load = f'cs.load("{shown(run.folder)}", posterior=..., shards=...)'
     return f" Of a network, judge predictions, not weights: {load}.summary()."

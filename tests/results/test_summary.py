@@ -226,6 +226,7 @@ def test_of_many_parameters_some_are_shown_and_it_is_said_which():
     assert len(many.summary().to_dataframe()) == 300
     assert str(many.summary(var_names="layer[1*]")).count("\nlayer[") == 111  # asked for
     assert str(many.summary(var_names="layer")).count("\nlayer[") == 200
+    assert 'Others: summary(var_names="layer")' in str(many.summary(transform="exp"))
 
 
 # --- networks ----------------------------------------------------------------------------------------------------
@@ -363,6 +364,14 @@ def test_means_of_a_regression_network_are_judged_alike():
     run = network_run(posterior=cs.Posterior.regressor(mean), shards=shards)
     assert not grave(run)
     assert run.summary().verdict.startswith("4 chains agree on predicted means: R-hat at most 1.0")
+
+
+@pytest.mark.parametrize("of_logits", [lambda z: z[:, 0], lambda z: z * jnp.nan], ids=["no table", "no numbers"])
+def test_predictions_that_are_none_leave_the_verdict_to_parameters(network, of_logits):
+    task = cs.Classification(lambda params, x: of_logits(logits(params, x)))
+    run = replace(network, posterior=replace(network.posterior, task=task))
+    assert run.summary().predictions is None
+    assert grave(run)[0].startswith("R-hat")
 
 
 def test_predictions_that_do_not_vary_agree_and_draws_that_were_left_out_say_nothing():

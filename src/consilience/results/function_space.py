@@ -105,7 +105,7 @@ def _mixing(run: Run, at: PredictedAt, copies: Sequence[int]) -> PredictionMixin
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):  # keep= has left something out
         return None
     chosen = [copies[k] for k in _evenly(len(copies), COPIES)]
-    if _is_linear(run, function, at.x, chosen[0], is_class):
+    if (is_class and len(shape) != 2) or _is_linear(run, function, at.x, chosen[0], is_class):
         return None
     draws = _evenly(run.num_draws, DRAWS)
     classes = shape[1] if is_class else 1
@@ -116,6 +116,8 @@ def _mixing(run: Run, at: PredictedAt, copies: Sequence[int]) -> PredictionMixin
     if is_class and classes == 2:
         values = values[..., 1:]  # the other is 1 - p
     series = np.moveaxis(values.reshape(*values.shape[:3], -1), (2, 1, 0), (0, 1, 2)).astype(float)
+    if not np.isfinite(series).all():
+        return None
     r_hat, ess = _worst(series, SMALLEST_SD if is_class else 0.0)
     rows = values.shape[3]
     return PredictionMixing("probabilities" if is_class else "means", rows, at.whose, r_hat, ess)

@@ -79,7 +79,7 @@ class Summary:
         lines = [self.title, *_wrapped(self.verdict), ""]
         lines += table_lines([self.names[k] for k in shown], {name: c[shown] for name, c in self.columns.items()})
         if len(shown) < len(self.names):
-            some = re.sub(r"\[.*|^\w+\(", "", self.names[0])
+            some = re.sub(r"\[.*|\)$|^\w+\(", "", self.names[0])
             lines.append(f"... the {len(shown)} of {len(self.names):,} parameters with the largest R-hat.")
             lines.append(f'Others: summary(var_names="{some}"), where * stands for anything; all: to_dataframe().')
         acceptance = "none (no Metropolis step)" if self.acceptance is None else f"{self.acceptance:.3f}"

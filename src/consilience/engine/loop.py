@@ -77,9 +77,9 @@ def _over_chains(function: Any, in_axes: Any, out_axes: Any = 0) -> Any:
 def all_but_common(state: Any, value: Any, of_common: Any = None) -> Any:
     """Return a state with `value` in all fields but those that all chains and agents have in common.
 
-    Its clock, `iteration`, is one; a state's class names others in `common`.
+    Its clock, `iteration`, is one; a state's class names others in `common_fields`.
     """
-    common = ("iteration", *getattr(type(state), "common", ()))
+    common = ("iteration", *getattr(type(state), "common_fields", tuple)())
     return type(state)(**{name: of_common if name in common else value for name in state._fields})
 
 

@@ -45,5 +45,5 @@ class Alone:
 class Unsent(nullcontext):
     """A `Repeated` that counts nothing."""
 
-    def times(self, count: int | jax.Array, after: Any = None) -> None:
+    def times(self, count: int | jax.Array, after: Any = None, is_common: bool = False) -> None:
         """Ignore `count`, because nothing is counted."""

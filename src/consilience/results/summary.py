@@ -14,6 +14,7 @@ from .._checks import check, check_flag, real_number
 from .._extras import require
 from ..neighbors import Traffic
 from ..report import worst_places
+from .certificate import Certificate, certificate
 from .diagnostics import acceptance, health, interval_ends, statistics
 from .function_space import PredictionMixing, prediction_mixing
 from .selection import Transform, agent_number, select
@@ -46,6 +47,7 @@ class Summary:
       e_bfmi: the energy's fraction of missing information, one number a chain, None where the sampler has no energy.
       iterations: number of iterations behind the kept draws, of all chains.
       warnings: what must be known before these numbers are used.
+      certificate: what the draws of `cs.surrogate` rest on, item by item; None of other samplers.
     """
 
     title: str
@@ -63,6 +65,7 @@ class Summary:
     traffic: Traffic
     warnings: tuple[str, ...]
     most_rows: int = SHOWN_ROWS
+    certificate: Certificate | None = None
 
     @property
     def verdict(self) -> str:
@@ -94,6 +97,7 @@ class Summary:
             *([] if self.e_bfmi is None else [f"E-BFMI           {self.e_bfmi.min():.2f} in the worst chain"]),
             f"sent             {self.traffic.rounds:,} rounds, {self.traffic.messages:,} messages, "
             f"{self.traffic.bytes / 1e6:,.1f} MB",
+            *([] if self.certificate is None else self.certificate.lines()),
         ]
         more = (text for text in self.warnings if text not in self.verdict)
         return "\n".join([*lines, *(line for text in more for line in _wrapped(f"warning: {text}", "  "))])
@@ -138,7 +142,8 @@ def summarize(
         is_whole = var_names is None and transform is None
         columns = whole if is_whole else statistics(run, copies, chosen, diagnosed, prob)
         state = health(run, copies)
-        found = tuple(findings(run, whole, every.names, state, mixing))
+        certified = certificate(run)
+        found = tuple(findings(run, whole, every.names, state, mixing, certified))
     return Summary(
         title=f"{run!r}" + ("" if number is None else f", {run.agent_names[number]}"),
         findings=found,
@@ -155,6 +160,7 @@ def summarize(
         traffic=run.traffic,
         warnings=_warnings(run, found, columns, [*interval_ends(prob)]),
         most_rows=SHOWN_ROWS if var_names is None else MOST_ROWS,
+        certificate=certified,
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ..store import shown
+from .certificate import Certificate
 from .diagnostics import FEWEST_DRAWS, Health
 from .function_space import SMALLEST_SD, PredictionMixing
 
@@ -33,7 +34,12 @@ class Finding(NamedTuple):
 
 
 def findings(
-    run: Run, columns: dict[str, np.ndarray], names: tuple[str, ...], health: Health, predictions: Predictions
+    run: Run,
+    columns: dict[str, np.ndarray],
+    names: tuple[str, ...],
+    health: Health,
+    predictions: Predictions,
+    certificate: Certificate | None = None,
 ) -> Iterator[Finding]:
     """Yield all findings of a run, the gravest first.
 
@@ -68,6 +74,9 @@ def findings(
             f"E-BFMI is {health.energy.min():.2f} in the worst chain, below {ENERGY_LIMIT}: energies are explored "
             f"slowly, reparametrise.",
         )
+    if certificate is not None and not certificate.holds:
+        fix = "Draw more, or by correction='split', or by cs.nuts()."
+        yield Finding("certificate fails", f"The surrogate's certificate does not hold ({certificate.failed}). {fix}")
     yield from _agreement(run)
     if run.sampler.bias is not None:
         yield Finding(

@@ -6,10 +6,12 @@ from .consensus_monte_carlo import ConsensusMonteCarlo
 from .decentralize import Decentralized, decentralize
 from .dmala import DMALA
 from .dula import DULA
+from .fitting import FORGETTING_LIMIT, SECOND_MODE_LIMIT
 from .gossip_langevin import DESGHMC, DESGLD, EXTRA, DIGing
 from .hamiltonian import HMC, MALA, NUTS
 from .published import Published, gradient_and_curvature
 from .surrogate import Surrogate
+from .weights import SHARE_LIMIT, pareto_k_limit
 
 __all__ = [
     "DESGHMC",
@@ -17,9 +19,12 @@ __all__ = [
     "DMALA",
     "DULA",
     "EXTRA",
+    "FORGETTING_LIMIT",
     "HMC",
     "MALA",
     "NUTS",
+    "SECOND_MODE_LIMIT",
+    "SHARE_LIMIT",
     "CentralizedHMC",
     "ConsensusMonteCarlo",
     "DIGing",
@@ -31,4 +36,5 @@ __all__ = [
     "Surrogate",
     "decentralize",
     "gradient_and_curvature",
+    "pareto_k_limit",
 ]

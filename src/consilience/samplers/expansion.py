@@ -1,13 +1,13 @@
 """Expansion of the network's log-likelihood: the quadratic that everybody holds, and the search for its centre.
 
-Agent i's log-likelihood L_i(q), without the prior, is expanded to second order at one agreed point q̂. With g = Σ g_i and
-H = Σ H_i, by one exact sum, everybody knows
+Agent i's log-likelihood L_i(q), without the prior, is expanded to second order at one agreed point q̂. With
+g = Σ g_i and H = Σ H_i, by one exact sum, everybody knows
 
     Σ_i L_i(q)  ≈  L̂ + g·(φ - φ̂) + ½ (φ - φ̂)ᵀ H (φ - φ̂) ,    φ = φ(q), φ̂ = φ(q̂)
 
-in the coordinates φ that the likelihood sees: the parameters themselves, or a function of them, such as the effects of a
-model whose parameters are their standardised form. What agents send are derivatives in q; those in φ follow from them,
-where the likelihood depends on q through φ alone and J = ∂φ/∂q has full row rank at q̂:
+in the coordinates φ that the likelihood sees: the parameters themselves, or a function of them, such as the effects of
+a model whose parameters are their standardised form. What agents send are derivatives in q; those in φ follow, where
+the likelihood depends on q through φ alone and J = ∂φ/∂q has full row rank at q̂:
 
     g_φ = J⁺ᵀ g ,    H_φ = J⁺ᵀ (H - Σ_k g_φ,k ∇²φ_k) J⁺ .
 """
@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from .._types import Flag, Scalar, Vector
+from .._types import Scalar, Vector
 
 Coordinates = Callable[[Vector], Vector]
 
@@ -46,7 +46,8 @@ class Expansion(NamedTuple):
     center: Vector  # φ̂
     at_center: Derivatives
 
-    def __call__(self, phi: Vector) -> Scalar:
+    def at(self, phi: Vector) -> Scalar:
+        """Return the value at φ."""
         apart = phi - self.center
         value, gradient, hessian = self.at_center
         return value + jnp.vdot(gradient, apart) + 0.5 * jnp.vdot(apart, hessian @ apart)
@@ -75,7 +76,7 @@ def derivatives_in(coordinates: Coordinates | None, q: Vector, found: Derivative
 
 
 def lift(coordinates: Coordinates, q: Vector) -> jax.Array:
-    """Return J⁺ at q, the smallest change of the parameters for a change of the coordinates: (dimension, coordinates)."""
+    """Return J⁺ at q, of shape (dimension, coordinates): the smallest change of q for a change of the coordinates."""
     jacobian = jax.jacfwd(coordinates)(q)
     # J⁺ = Jᵀ(JJᵀ)⁻¹, of rows of unit length, so that coordinates of unlike scales do not spoil it
     lengths = jnp.linalg.norm(jacobian, axis=1)
@@ -159,9 +160,7 @@ class Hill(NamedTuple):
         return jnp.einsum("sd,de,se->s", phi - phi[best], precision[best], phi - phi[best])
 
 
-def climb(
-    starts: jax.Array, hill: Hill, evaluate: Callable[[jax.Array], tuple[jax.Array, Derivatives]]
-) -> Climb:
+def climb(starts: jax.Array, hill: Hill, evaluate: Callable[[jax.Array], tuple[jax.Array, Derivatives]]) -> Climb:
     """Climb a hill by a damped Newton method from several starts side by side.
 
     Steps are those of saddle-free Newton: curvatures that go up count as going down as fast. A step that leads down is

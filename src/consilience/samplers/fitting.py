@@ -28,7 +28,7 @@ from jax import lax
 from .._types import Count, Flag, Key, LogDensity, Scalar, Vector
 from ..neighbors import Neighbors
 from .expansion import Coordinates, Derivatives, Expansion, Hill, climb, expand, other_mode, total_of, triangle_of
-from .proposals import Crowd, Normal, draw_crowd, draw_normal, mixed_density, settle
+from .proposals import Crowd, Normal, draw_crowd, draw_normal, settle
 from .weights import WeightReport, report_on
 
 MOST_STARTS = 8
@@ -40,7 +40,8 @@ EXPANSIONS = 2  # at the mean, where the prior is not normal
 MOST_PASSES = 5
 GOOD_ACCEPTANCE = 0.6  # at which no further pass is worth its sum
 MOST_FEATURES = 1500  # of a least-squares quadratic
-MOST_REMEMBERED = 0.05  # of a local chain's start, as a correlation, beyond what chance gives
+FORGETTING_LIMIT = 0.05  # of the correlation of a local chain's end with its start, beyond what chance gives
+SECOND_MODE_LIMIT = 1e-3  # of the mass of another mode over that of the surrogate's
 LIKELIHOODS_AT_ONCE = 64
 
 
@@ -80,9 +81,7 @@ class Fit(NamedTuple):
     sums: tuple[Count, Count, Count]
 
 
-def ask(
-    log_likelihood: LogDensity, neighbors: Neighbors
-) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def ask(log_likelihood: LogDensity, neighbors: Neighbors) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Return the two questions that are put to the network: for scores, and for derivatives, at given points.
 
     The root's points are everybody's, and what it says beside them: decisions taken from these and from sums are the
@@ -108,7 +107,7 @@ def ask(
     return score, derive
 
 
-def is_quadratic(function: LogDensity, like: Vector) -> bool:
+def is_quadratic(function: LogDensity, dimension: int, dtype: Any) -> bool:
     """Tell whether a function of a vector seems to be quadratic, from its second derivatives at a few points.
 
     What is drawn is exact either way: weights are computed with the function itself.
@@ -118,8 +117,8 @@ def is_quadratic(function: LogDensity, like: Vector) -> bool:
         return jax.jvp(jax.grad(function), (q,), (along,))[1]
 
     with jax.ensure_compile_time_eval():
-        drawn = np.random.default_rng(0).standard_normal((5, *like.shape))
-        points = jnp.asarray(drawn, like.dtype)
+        drawn = np.random.default_rng(0).standard_normal((5, dimension))
+        points = jnp.asarray(drawn, dtype)
         found = np.asarray(jax.jit(jax.vmap(curvature, (0, None)))(points[1:], points[0]))
     scale = np.abs(found).max()
     return bool(np.isfinite(found).all() and scale > 0 and np.ptp(found, axis=0).max() <= 1e-4 * scale)
@@ -135,7 +134,7 @@ def log_surrogate(known: Known, expansion: Expansion) -> LogDensity:
 
     def log_density(q: Vector) -> Scalar:
         phi = q if known.coordinates is None else known.coordinates(q)
-        return known.log_prior(q) + expansion(phi)
+        return known.log_prior(q) + expansion.at(phi)
 
     return log_density
 
@@ -240,7 +239,7 @@ def _passes(known: Known, expansion: Expansion, q: Vector, key: Key) -> tuple[Fi
         report = report_on(log_weights)
         no_mode = jnp.zeros((), q.dtype)
         sums = (jnp.int32(0),) * 3
-        is_good = report.is_good & (forgotten <= MOST_REMEMBERED + 3 / np.sqrt(number))
+        is_good = report.is_good & (forgotten <= FORGETTING_LIMIT + 3 / np.sqrt(number))
         tried = Fit(state.expansion, crowd, (proposals, log_weights), report, is_good, no_mode, forgotten, sums)
         is_better = (report.acceptance > state.best.report.acceptance) | (state.number == 0)
         best = jax.tree.map(lambda new, old: jnp.where(is_better, new, old), tried, state.best)
@@ -292,7 +291,7 @@ def refit(
         return expansion
     features = jnp.concatenate([jnp.ones((number, 1), u.dtype), u, u[:, rows] * u[:, columns]], axis=1)
     is_known = jnp.isfinite(values)
-    residual = jnp.where(is_known, values - jax.vmap(expansion)(phi), 0.0)
+    residual = jnp.where(is_known, values - jax.vmap(expansion.at)(phi), 0.0)
     weighted = features * (weights * is_known)[:, None]
     gram = weighted.T @ features + 1e-3 * weights.sum() / number * jnp.eye(features.shape[1], dtype=u.dtype)
     found = jax.scipy.linalg.solve(gram, weighted.T @ residual, assume_a="pos")
@@ -302,8 +301,8 @@ def refit(
     here = expansion.center
     added = Expansion(mean, Derivatives(found[0], slope / sd, curvature))
     old = expansion.at_center
-    gradient = old.gradient + jax.grad(added)(here)
-    summed = Derivatives(old.value + added(here), gradient, old.hessian + curvature)
+    gradient = old.gradient + jax.grad(added.at)(here)
+    summed = Derivatives(old.value + added.at(here), gradient, old.hessian + curvature)
     again = expand(None, here, summed, jnp.asarray(RIDGE**-0.5, u.dtype))
     is_sound = jnp.isfinite(found).all()
     return jax.tree.map(lambda new, old: jnp.where(is_sound, new, old), again, expansion)

@@ -1,7 +1,8 @@
 """Independent proposals from a surrogate that everybody holds, drawn without the network.
 
-The surrogate's density is π_s(q) = prior(q) exp(quadratic(φ(q))). Proposals come from g = π_s + c·t, t a wide Student-t:
-where π_s falls off faster than the posterior, g does not, and weights π/g stay bounded in all but the thinnest tails.
+The surrogate's density is π_s(q) = prior(q) exp(quadratic(φ(q))). Proposals come from g = π_s + c·t, with t a wide
+Student-t: where π_s falls off faster than the posterior, g does not, and weights π/g stay bounded in all but the
+thinnest tails.
 
 Where π_s is normal, as under a normal prior, both are drawn as they are. Elsewhere a crowd of short chains is run on g
 itself, one for each proposal: they start from a crowd that has settled, and each is run until it has forgotten where.
@@ -103,9 +104,7 @@ class Crowd(NamedTuple):
     acceptance: Scalar
 
 
-def move_crowd(
-    log_density: LogDensity, crowd: Crowd, key: Key, iterations: int
-) -> tuple[jax.Array, jax.Array]:
+def move_crowd(log_density: LogDensity, crowd: Crowd, key: Key, iterations: int) -> tuple[jax.Array, jax.Array]:
     """Run every chain for some iterations of HMC in standardised coordinates; return positions and mean acceptance."""
     from blackjax.mcmc import hmc
 
@@ -122,8 +121,10 @@ def move_crowd(
         states, accepted = carry
         for_jitter, for_steps = jax.random.split(jax.random.fold_in(key, count))
         step_size = crowd.step_size * jax.random.uniform(for_jitter, (), law.mean.dtype, 0.5, 1.0)
-        move = jax.vmap(lambda key, state: kernel(key, state, in_standard, step_size, ones, STEPS))
-        states, info = move(jax.random.split(for_steps, number), states)
+        keys = jax.random.split(for_steps, number)
+        states, info = jax.vmap(lambda key, state: kernel(key, state, in_standard, step_size, ones, STEPS))(
+            keys, states
+        )
         return states, accepted + info.acceptance_rate.mean() / iterations
 
     states, accepted = lax.fori_loop(0, iterations, iterate, (states, jnp.zeros((), law.mean.dtype)))

@@ -127,9 +127,7 @@ def move_replicated(
         return Attempt(carry.number + 1, evaluated, inner, kept, _is_in_step(apart, inner.position, state.position))
 
     with evaluation:
-        shape = jax.eval_shape(
-            lambda k, s: _outcome(algorithm, *algorithm.step(k, s.inner, s.adaptation)), key, state
-        )
+        shape = jax.eval_shape(lambda k, s: _outcome(algorithm, *algorithm.step(k, s.inner, s.adaptation)), key, state)
     nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shape)
     # A loop even for the first attempt: the kernel is compiled once.
     done = lax.while_loop(

@@ -5,7 +5,7 @@ One step of size ε, of the posterior π and a surrogate π_s that needs no netw
     p += ½ε ∇(log π - log π_s)(z) ;   (z, p) ← flow of -log π_s + ½|p|² over ε ;   p += ½ε ∇(log π - log π_s)(z)
 
 It is symmetric and keeps volume, so Metropolis's rule with the whole energy makes it exact, whatever π_s is. A step
-asks the network for one value and gradient. In z, π_s is close to N(0, I): where it is that law, its flow is a rotation.
+asks the network for one value and gradient. In z, π_s is close to N(0, I): where it is, its flow is a rotation.
 """
 
 from __future__ import annotations

@@ -47,7 +47,10 @@ class SurrogateState(NamedTuple):
     fit: Fit
     iteration: Count
 
-    common = ("fit",)
+    @classmethod
+    def common_fields(cls) -> tuple[str, ...]:
+        """Return the fields that are the same for all chains."""
+        return ("fit",)
 
 
 class SurrogateInfo(NamedTuple):
@@ -124,7 +127,9 @@ class Surrogate(Sampler):
         from scipy.stats import chi2
 
         schedule = Schedule.of(min(num_warmup, SPLIT_WARMUP))
-        return replace(self, num_warmup=num_warmup, schedule=schedule, distance=float(chi2.ppf(OUT_OF_REACH, dimension)))
+        return replace(
+            self, num_warmup=num_warmup, schedule=schedule, distance=float(chi2.ppf(OUT_OF_REACH, dimension))
+        )
 
     def starting_at(self, position: Vector) -> Surrogate:
         return replace(self, start=position)
@@ -138,7 +143,7 @@ def _has_normal_prior(posterior: Any, layout: Any, dtype: Any) -> bool:
     def log_prior(w: Vector) -> Scalar:
         return jnp.asarray(posterior.log_prior(layout.unravel(w)), w.dtype)
 
-    return is_quadratic(log_prior, jax.ShapeDtypeStruct((layout.dimension,), dtype))
+    return is_quadratic(log_prior, layout.dimension, dtype)
 
 
 class _Build:

@@ -12,8 +12,7 @@ from jax import lax
 from .._types import Scalar
 
 FLAT = 0.1  # sd of log weights below which their tail says nothing
-LARGEST_K = 0.7
-LARGEST_SHARE = 0.01  # of all weights that one may have
+SHARE_LIMIT = 0.01  # of all weights that one may have
 LEAST_ACCEPTANCE = 0.15
 
 
@@ -37,9 +36,13 @@ def report_on(log_weights: jax.Array) -> WeightReport:
     share = weights.max() / weights.sum()
     k = pareto_k(log_weights)
     acceptance = expected_acceptance(weights)
-    limit = min(LARGEST_K, 1 - 1 / np.log10(len(weights)))
-    is_good = (k <= limit) & (share <= LARGEST_SHARE) & (acceptance >= LEAST_ACCEPTANCE)
+    is_good = (k <= pareto_k_limit(len(weights))) & (share <= SHARE_LIMIT) & (acceptance >= LEAST_ACCEPTANCE)
     return WeightReport(acceptance, k, share, is_good)
+
+
+def pareto_k_limit(number: int) -> float:
+    """Return the largest k̂ with which so many weights can be trusted (Vehtari et al. 2024)."""
+    return float(min(0.7, 1 - 1 / np.log10(number)))
 
 
 def expected_acceptance(weights: jax.Array) -> Scalar:

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from .._types import Scalar, Vector
+from .._types import Number, Scalar, Vector
 
 Coordinates = Callable[[Vector], Vector]
 
@@ -84,7 +84,7 @@ def lift(coordinates: Coordinates, q: Vector) -> jax.Array:
     return jnp.linalg.solve(rows @ rows.T, rows).T / lengths
 
 
-def travel(coordinates: Coordinates | None, q: Vector, step: Vector) -> Vector:
+def travel(coordinates: Coordinates | None, q: Vector, step: jax.Array) -> Vector:
     """Return parameters whose coordinates are φ(q) + step: by Newton's method, which asks nobody."""
     if coordinates is None:
         return q + step
@@ -133,9 +133,10 @@ class Hill(NamedTuple):
 
     coordinates: Coordinates | None
     guard: Callable[[Vector], Scalar]  # of the coordinates
-    distance: float  # squared Mahalanobis distance within which two ends are one mode
+    distance: Number  # squared Mahalanobis distance within which two ends are one mode
 
-    def phi(self, q: Vector) -> Vector:
+    def phi(self, q: Vector) -> jax.Array:
+        """Return the coordinates of q."""
         return q if self.coordinates is None else self.coordinates(q)
 
     def height(self, q: jax.Array, found: Derivatives) -> jax.Array:

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .._types import Count, Flag, Key, LogDensity, Scalar, Vector
+from .._types import Count, Flag, Key, LogDensity, Number, Scalar, Vector
 from ..neighbors import Neighbors
 from .expansion import Coordinates, Derivatives, Expansion, Hill, climb, expand, other_mode, total_of, triangle_of
 from .proposals import Crowd, Normal, draw_crowd, draw_normal, settle
@@ -148,7 +148,7 @@ def normal_of(known: Known, expansion: Expansion, at: Vector) -> Normal:
     return law._replace(mean=at + law.root @ (law.root.T @ jax.grad(density)(at)))
 
 
-def fit_surrogate(known: Known, key: Key, distance: float) -> Fit:
+def fit_surrogate(known: Known, key: Key, distance: Number) -> Fit:
     """Fit a surrogate over the network.
 
     Args:

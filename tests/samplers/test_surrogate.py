@@ -1,0 +1,356 @@
+"""`cs.surrogate`: its parts against what they approximate, its draws against exact ones, its certificate tried."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from arviz_stats.base import array_stats
+from scipy.stats import chi2
+
+import consilience as cs
+from consilience.neighbors import Alone
+from consilience.samplers import fitting, weights
+from consilience.samplers.expansion import Derivatives, derivatives_in, expand
+from consilience.samplers.proposals import Normal, draw_normal
+from consilience.samplers.split import flow_of, rotation, steps_of
+
+from ..statistical import assert_caught, assert_right
+from ..targets import Target, linear_regression, log_gamma
+from .harness import draws, simulation
+
+RING = cs.Network.ring(6)
+FEW = partial(cs.surrogate, 100)
+
+
+# --- the likelihood's expansion -------------------------------------------------------------------
+
+
+def test_derivatives_in_the_likelihood_s_coordinates_are_those_of_the_likelihood_itself():
+    random = np.random.default_rng(0)
+    q = jnp.asarray(random.standard_normal(4))
+    table = jnp.asarray(random.standard_normal((30, 3)))
+
+    def coordinates(q):  # of one mean and two effects in their standardised form, as a hierarchy has them
+        return jnp.stack([q[0], jnp.exp(q[1]) * q[2], jnp.exp(q[1]) * q[3]])
+
+    def of_coordinates(phi):
+        return -jnp.logaddexp(0.0, table @ phi).sum()
+
+    def derivatives(function, at):
+        return Derivatives(function(at), jax.grad(function)(at), jax.hessian(function)(at))
+
+    found = derivatives_in(coordinates, q, derivatives(lambda q: of_coordinates(coordinates(q)), q))
+    for one, other in zip(found, derivatives(of_coordinates, coordinates(q)), strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-3)
+
+
+def test_a_quadratic_is_its_own_expansion_and_no_expansion_rises_for_ever():
+    hessian = jnp.array([[-2.0, 0.5], [0.5, 1.0]])  # it rises along the second axis
+    expansion = expand(None, jnp.zeros(2), Derivatives(1.0, jnp.array([0.3, 0.2]), hessian), jnp.asarray(3.0))
+    assert np.linalg.eigvalsh(expansion.at_center.hessian).max() < 0
+    good = jnp.array([[-2.0, 0.5], [0.5, -1.0]])
+    expansion = expand(None, jnp.zeros(2), Derivatives(1.0, jnp.array([0.3, 0.2]), good), jnp.asarray(3.0))
+    np.testing.assert_allclose(expansion.at(jnp.array([1.0, 2.0])), 1.7 + 0.5 * (-2 + 2 - 4), rtol=1e-5)
+
+
+# --- weights ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [0.3, 0.6, 0.9, 1.5])
+def test_the_tail_s_shape_is_that_of_the_large_weights(shape):
+    log_weights = shape * np.random.default_rng(0).exponential(size=4000)  # Pareto weights
+    found = float(weights.pareto_k(jnp.asarray(log_weights)))
+    upper, lower = (float(np.ravel(array_stats.psislw(sign * log_weights[None], axis=-1)[1])[0]) for sign in (-1, 1))
+    assert abs(found - upper) < 0.06
+    assert abs(found - lower) > 0.2
+
+
+def test_acceptance_is_that_of_an_independence_sampler():
+    own = np.random.default_rng(0).gamma(0.5, size=60)
+    ratios = np.minimum(1, own[None, :] / own[:, None])
+    expected = (own[:, None] * ratios).sum() / (own.sum() * len(own))
+    np.testing.assert_allclose(weights.expected_acceptance(jnp.asarray(own)), expected, rtol=1e-5)
+
+
+def test_proposals_have_the_density_that_is_said_of_them():
+    law = Normal(jnp.array([1.0, -1.0]), jnp.array([[2.0, 0.0], [0.6, 0.5]]))
+    q, log_g = draw_normal(law, jax.random.key(0), 200_000)
+    other = jax.vmap(lambda at: law._replace(root=1.2 * law.root).log_density(at))(q)
+    assert abs(float(jnp.exp(other - log_g).mean()) - 1) < 0.02  # ∫ another density = 1
+
+
+# --- split trajectories ----------------------------------------------------------------------------
+
+
+def test_the_flow_of_a_normal_surrogate_is_a_rotation_and_reverses():
+    z, p = jnp.array([0.3, -1.2]), jnp.array([0.7, 0.4])
+    flow = flow_of(lambda z: -0.5 * jnp.vdot(z, z))
+    for one, other in zip(flow(z, p, jnp.float32(0.7)), rotation(z, p, jnp.float32(0.7)), strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-3)
+    ahead, momentum = flow(z, p, jnp.float32(0.7))
+    back, _ = flow(ahead, -momentum, jnp.float32(0.7))
+    np.testing.assert_allclose(back, z, atol=1e-6)
+
+
+@pytest.mark.parametrize("largest", [0.05, 0.4, 0.8, 1.0, 3.0, 1e6])
+def test_a_trajectory_never_turns_farther_than_a_quarter(largest):
+    """By half a turn a chain would go from z to -z, and means would look better than they are."""
+    step, number = steps_of(jnp.float32(largest))
+    assert float(step * number) <= np.pi / 2 + 1e-6
+    assert float(step * number) > np.pi / 4 or int(number) == 32
+    assert float(step) <= largest
+
+
+# --- draws -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", [linear_regression, log_gamma])
+@pytest.mark.parametrize("correction", ["scored", "split"])
+def test_leaves_the_posterior_invariant(correction, target):
+    """Chains start at exact draws, and are moved a few times."""
+    target = target(6)
+    chains = 1000 if target.dimension == 1 else 2000
+
+    def after(seed):
+        options = {"num_chains": chains, "num_warmup": 0, "num_samples": 1, "thin": 4}
+        return draws(target, RING, FEW(correction=correction), init=target.exact, seed=seed, **options)
+
+    assert_right(after, target)
+
+
+@pytest.mark.parametrize("correction", ["scored", "split"])
+def test_a_sampler_that_always_accepts_is_caught(correction, monkeypatch):
+    """The tests above have power: without their decision, neither correction is right."""
+    target = log_gamma(6)
+    if correction == "scored":
+        monkeypatch.setattr(jax.random, "exponential", lambda key, shape, dtype: jnp.full(shape, 1e9, dtype))
+    else:
+        import blackjax.mcmc.hmc as hmc
+
+        def accept(key, delta, start, end):
+            return end, (jnp.array(True), jnp.float32(1.0), None)
+
+        build = partial(hmc.hmc_proposal, sample_proposal=accept)
+        monkeypatch.setattr(hmc, "build_kernel", partial(hmc.build_kernel, build_proposal=build))
+
+    def long_run(seed):
+        options = {"num_chains": 8, "num_warmup": 0, "num_samples": 1000}
+        return draws(target, RING, FEW(correction=correction), seed=seed, **options)
+
+    assert_caught(long_run, target)
+
+
+def nearly_separable(agents=4, dimension=12, rows=40, seed=0):
+    """Make a logistic regression in which a plane nearly tells the outcomes apart."""
+    random = np.random.default_rng(seed)
+    x = random.standard_normal((agents * rows, dimension)).astype(np.float32)
+    y = (x @ np.full(dimension, 1.5) + 0.1 * random.standard_normal(len(x)) > 0).astype(np.float32)
+    posterior = cs.Posterior(
+        lambda w: -0.5 * jnp.vdot(w, w) / 25,
+        lambda w, batch: batch["y"] * (batch["x"] @ w) - jnp.logaddexp(0.0, batch["x"] @ w),
+        init=np.zeros(dimension, np.float32),
+    )
+    return posterior, cs.shard({"x": x, "y": y}, agents, by="iid")
+
+
+@pytest.fixture(scope="module")
+def logistic():
+    """A run by scored proposals, of a model in which they are good: ten sums or so."""
+    random = np.random.default_rng(1)
+    x = random.standard_normal((300, 5)).astype(np.float32)
+    y = (random.uniform(size=300) < 1 / (1 + np.exp(-x @ [1.0, -0.5, 0.3, 0.0, 0.8]))).astype(np.float32)
+    posterior, _ = nearly_separable(dimension=5)
+    shards = cs.shard({"x": x, "y": y}, 4, by="iid")
+    return cs.sample(posterior, shards, cs.Network.ring(4), cs.surrogate(), num_samples=1000, progress=False)
+
+
+def test_a_thousand_effective_draws_cost_tens_of_sums(logistic):
+    found = logistic.summary()
+    assert found.columns["ess_bulk"].min() > 1000 and found.columns["ess_tail"].min() > 1000
+    assert found.certificate.holds, found.certificate
+    sums = int(logistic.stats["surrogate_sums"][0, 0, 0]) + 1
+    assert sums <= 40
+    # A sum goes up the tree and down, after its points have come down.
+    assert logistic.traffic.rounds == 3 * logistic.network.tree.depth * sums
+    assert "scored proposals" in str(found) and "k̂ of weights" in str(found)
+
+
+def test_its_certificate_is_that_of_the_draws(logistic):
+    log_weights = logistic.stats["log_weight"][0]
+    assert log_weights.shape == (4, 1000)
+    assert len(np.unique(log_weights)) > 3000  # each proposal is used once, and by one chain; rounding makes some alike
+    moved = np.diff(logistic.draws[0], axis=1).any(axis=-1)
+    np.testing.assert_array_equal(moved, logistic.stats["is_accepted"][0, :, 1:].astype(bool))
+
+
+def test_where_scored_proposals_fail_the_network_corrects_the_force():
+    posterior, shards = nearly_separable()
+    length = {"num_samples": 600, "num_warmup": 200, "num_chains": 2, "progress": False}
+    run = cs.sample(posterior, shards, cs.Network.path(4), cs.surrogate(), **length)
+    assert run.stats["surrogate_split"].all()
+    found = run.summary()
+    assert "split trajectories" in str(found) and "so the network corrects the force" in str(found)
+    assert run.acceptance > 0.6
+    reference = cs.sample(posterior, cs.pool(shards), cs.Network.complete(1), cs.nuts(), **length)
+    apart = (run.draws[0].mean(axis=(0, 1)) - reference.draws[0].mean(axis=(0, 1))) / reference.draws[0].std(
+        axis=(0, 1)
+    )
+    assert np.abs(apart).max() < 0.35
+
+
+def hierarchy(agents=3, groups=6, rows=90, seed=0):
+    """Make a normal hierarchy in its standardised form, whose likelihood sees the effects."""
+    random = np.random.default_rng(seed)
+    effects = random.standard_normal(groups)
+    group = np.arange(rows) % groups
+    y = (1 + 0.7 * effects[group] + random.standard_normal(rows)).astype(np.float32)
+
+    def effect(params):
+        return {"mean": params["mean"], "effect": jnp.exp(params["log_sd"]) * params["z"]}
+
+    def log_prior(params):
+        scale = params["log_sd"]
+        return -0.5 * (params["mean"] ** 2 / 25 + jnp.vdot(params["z"], params["z"])) + scale - 0.5 * jnp.exp(2 * scale)
+
+    def log_likelihood(params, batch):
+        found = effect(params)
+        return -0.5 * (batch["y"] - found["mean"] - found["effect"][batch["group"]]) ** 2
+
+    zero = np.float32(0)
+    init = {"log_sd": zero, "mean": zero, "z": np.zeros(groups, np.float32)}
+    shards = cs.shard({"y": y, "group": group.astype(np.int32)}, agents, by="iid")
+    return cs.Posterior(log_prior, log_likelihood, init=init), effect, shards
+
+
+def test_a_hierarchy_is_sampled_in_the_coordinates_that_its_likelihood_sees():
+    posterior, effect, shards = hierarchy()
+    length = {"num_samples": 500, "num_warmup": 0, "num_chains": 2, "progress": False}
+    network = cs.Network.ring(3)
+    inside = cs.Posterior(posterior.log_prior, posterior.log_likelihood, init=posterior.init, coordinates=effect)
+    run = cs.sample(inside, shards, network, cs.surrogate(500), **length)
+    assert not run.stats["surrogate_split"].any()
+    assert run.acceptance > 0.8  # of a likelihood that is quadratic in them
+    reference = cs.sample(
+        posterior, cs.pool(shards), cs.Network.complete(1), cs.nuts(), **(length | {"num_warmup": 500})
+    )
+    for name, values in reference.draws.items():
+        apart = (run.draws[name].mean(axis=(0, 1, 2)) - values.mean(axis=(0, 1, 2))) / values.std(axis=(0, 1, 2))
+        assert np.abs(apart).max() < 0.35, name
+
+
+# --- the alarm -------------------------------------------------------------------------------------
+
+
+def two_modes(mass, dimension):
+    """Make log-likelihoods with modes at ±4 along every axis, the second one of so much mass."""
+    center = jnp.full(dimension, 4.0)
+
+    def log_likelihood(w):
+        apart = [-0.5 * jnp.sum((w - sign * center) ** 2) for sign in (1, -1)]
+        return jnp.logaddexp(jnp.log1p(-mass) + apart[0], jnp.log(mass) + apart[1])
+
+    return log_likelihood
+
+
+@pytest.fixture(scope="module")
+def fit_of():
+    """Fit a surrogate alone, where all data are one agent's."""
+
+    def fit(log_likelihood, dimension, prior_sd=10.0, key=0):
+        def log_prior(w):
+            return -0.5 * jnp.vdot(w, w) / prior_sd**2
+
+        score, derive = fitting.ask(log_likelihood, Alone())
+        known = fitting.Known(log_prior, None, True, jnp.zeros(dimension) + 0.1, 200, score, derive)
+        distance = float(chi2.ppf(0.9999, dimension))
+        return jax.jit(lambda key: fitting.fit_surrogate(known, key, distance))(jax.random.key(key))
+
+    return fit
+
+
+@pytest.mark.parametrize(("mass", "dimension"), [(0.5, 2), (0.01, 2), (0.5, 10), (0.01, 10)])
+def test_a_second_mode_raises_the_alarm(fit_of, mass, dimension):
+    found = fit_of(two_modes(mass, dimension), dimension)
+    assert float(found.second_mode) > fitting.SECOND_MODE_LIMIT
+
+
+def alarms(number):
+    """Count alarms of logistic regressions, which have one mode each."""
+
+    def log_likelihood(w, x, y):
+        return jnp.sum(y * (x @ w) - jnp.logaddexp(0.0, x @ w))
+
+    def fit(key):
+        for_x, for_w, for_y = jax.random.split(key, 3)
+        x = jax.random.normal(for_x, (40, 4))
+        y = jax.random.bernoulli(for_y, jax.nn.sigmoid(x @ (2 * jax.random.normal(for_w, (4,))))).astype(float)
+        score, derive = fitting.ask(partial(log_likelihood, x=x, y=y), Alone())
+        known = fitting.Known(lambda w: -0.5 * jnp.vdot(w, w) / 100, None, True, jnp.zeros(4), 100, score, derive)
+        return fitting.fit_surrogate(known, key, float(chi2.ppf(0.9999, 4))).second_mode
+
+    found = jax.lax.map(jax.jit(fit), jax.random.split(jax.random.key(0), number))
+    return int((found > fitting.SECOND_MODE_LIMIT).sum())
+
+
+def test_one_mode_never_raises_it():
+    assert alarms(100) == 0
+
+
+def test_a_run_with_a_second_mode_says_so():
+    target = Target(
+        cs.Posterior(
+            lambda w: -0.5 * jnp.vdot(w, w) / 100,
+            lambda w, batch: batch["share"] * two_modes(0.3, 2)(w),
+            init=np.ones(2, np.float32),
+        ),
+        [{"share": np.full(1, 0.5, np.float32)}] * 2,
+        np.ones(2),
+        np.eye(2),
+        None,
+    )
+    options = {"num_samples": 300, "num_chains": 2, "progress": False}
+    run = cs.sample(target.posterior, target.shards, cs.Network.path(2), FEW(), **options)
+    found = run.summary()
+    assert not found.certificate.holds
+    assert "other modes: one with" in found.verdict and "certificate does not hold" in found.verdict
+
+
+# --- where it runs ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("correction", ["scored", "split"])
+def test_copies_of_agents_stay_alike_and_are_the_one_chain(correction):
+    target = log_gamma(5)
+    runs = [
+        simulation(target, cs.Network.ring(5), FEW(correction=correction), target.mean, 2, one_copy=one_copy)
+        for one_copy in (True, False)
+    ]
+    one, many = (run.advance(40, 1).positions for run in runs)
+    np.testing.assert_allclose(many, np.broadcast_to(one, many.shape), rtol=2e-4, atol=2e-4)
+    assert (many == many[:, :, :1]).all()
+
+
+def test_goes_on_where_it_stopped_to_the_same_bits(tmp_path):
+    target = linear_regression(6)
+    options = {"init": np.zeros(3, np.float32), "num_chains": 2, "num_warmup": 5, "progress": False}
+    arguments = (target.posterior, target.shards, RING, FEW())
+    cs.sample(*arguments, num_samples=130, out=tmp_path / "run", **options)
+    resumed = cs.sample(*arguments, num_samples=250, out=tmp_path / "run", resume=True, **options)
+    whole = cs.sample(*arguments, num_samples=250, **options)
+    np.testing.assert_array_equal(resumed.draws, whole.draws)
+    assert cs.load(tmp_path / "run").summary().certificate == whole.summary().certificate
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ({"num_proposals": 10}, "surrogate: num_proposals.*100"),
+        ({"correction": "both"}, "surrogate: correction.*not one of 'auto', 'scored', 'split'"),
+        ({"target_acceptance": 2.0}, "surrogate: target_acceptance"),
+    ],
+)
+def test_refuses_settings_that_are_none(wrong, text):
+    with pytest.raises(ValueError, match=text):
+        cs.surrogate(**wrong)

@@ -536,7 +536,7 @@ def test_draws_over_a_ring_are_named_and_constrained():
     }
     assert run.draws["tau"].min() > 0
     np.testing.assert_array_equal(run.draws["largest"], run.draws["theta"].max(axis=-1))
-    assert run.to_arviz()["posterior"]["theta"].dims == ("agent", "chain", "draw", "groups")
+    assert run.to_arviz()["posterior"]["theta"].dims == ("chain", "draw", "groups")
 
 
 def test_an_impossible_row_is_refused_before_the_first_draw(monkeypatch):

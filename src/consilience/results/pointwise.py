@@ -9,14 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from .._refused import Refused
 from .._types import Batch
 from ..model import Observed, Posterior
-from .held_out import check_drawn
-from .per_draw import per_draw, sampled_parameters
+from .per_draw import per_draw
 
 if TYPE_CHECKING:
     from .run import Run
@@ -33,16 +31,12 @@ def log_likelihoods(run: Run, shard: Batch, agent: int | str = 0) -> dict[str, n
     """
     posterior = posterior_of(run)
     found = per_draw(run, lambda key, params: posterior.pointwise(params, shard), agent=agent)
-    return {name: found[name][..., np.asarray(one.counted)] for name, one in observed_rows(run, shard).items()}
+    return {name: found[name][..., one.counted] for name, one in observed_rows(run, shard).items()}
 
 
 def observed_rows(run: Run, shard: Batch) -> dict[str, Observed]:
     """Return the observed variables in some rows of data: their values, and which rows are observations of them."""
-    check_drawn(run)
-    posterior = posterior_of(run)
-    first = jnp.asarray(next(run.blocks(1))[0, 0, 0])  # any draw will do
-    found = jax.jit(lambda vector: posterior.observations(sampled_parameters(run)(vector), shard))(first)
-    return jax.tree.map(np.asarray, found)
+    return jax.tree.map(np.asarray, posterior_of(run).observations(shard))
 
 
 def posterior_of(run: Run) -> Posterior:

@@ -257,6 +257,18 @@ class TestGroups:
         lp = replace(one_chain, thin=2).to_arviz(log_likelihood=True).sample_stats.lp
         np.testing.assert_allclose(lp, one_chain.to_arviz().sample_stats.lp, rtol=1e-4)
 
+    def test_figures_of_chains_that_were_combined_are_not_those_of_the_draws(self):
+        sampler = cs.consensus_monte_carlo()
+        run = cs.sample(
+            PLAIN, STUDY, cs.Network.ring(AGENTS), sampler, init=np.zeros(2), **{**LENGTH, "num_samples": 20}
+        )
+        assert (run.copies, run.raw_stats["logdensity"].shape[2]) == (1, AGENTS)
+        assert not run.to_arviz().sample_stats.data_vars
+        tree = run.to_arviz(log_likelihood=True)
+        w = np.asarray(run.draws[0], float)
+        expected = likelihood_by_hand(w, 0.7).sum(axis=-1) - 0.5 * (w**2).sum(axis=-1)
+        np.testing.assert_allclose(tree.sample_stats.lp, expected, rtol=1e-4)
+
     def test_diagnostics_and_figures_find_what_they_need(self, tree):
         assert len(arviz_stats.summary(tree)) == 3
         assert arviz_stats.ess(tree).w.shape == arviz_stats.rhat(tree).w.shape == (2,)

@@ -111,10 +111,14 @@ def _posterior(run: Run, chosen: int | None) -> Any:
 
 
 def _sample_stats(run: Run, chosen: int | None) -> dict[str, np.ndarray]:
-    """Return the sampler's own figures under ArviZ's names where it has one, with the dimensions of the draws."""
+    """Return the sampler's own figures under ArviZ's names where it has one, with the dimensions of the draws.
+
+    Where draws of all agents were combined after the last one, figures are of the chains before, and left out.
+    """
     found = {}
     for own, name in {own: ARVIZ_NAMES.get(own, own) for own in run.raw_stats}.items():
-        if run.thin > 1 and name in OF_ONE_DRAW:
+        is_of_other_chains = run.raw_stats[own].shape[2] > run.copies
+        if is_of_other_chains or (run.thin > 1 and name in OF_ONE_DRAW):
             continue
         values = run.stats[own] if chosen is None else run.stats[own][chosen]
         if name == "diverging":

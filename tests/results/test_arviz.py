@@ -1,6 +1,6 @@
 """What `to_arviz` gives is what ArviZ's own functions expect, of one chain on all agents and of a chain on each."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import arviz_base
@@ -342,6 +342,34 @@ class TestNames:
             cs.sample(
                 replace(PLAIN, observed="efect"), STUDY, cs.Network.ring(4), cs.dmala(), init=np.zeros(2), **LENGTH
             )
+
+
+@dataclass(frozen=True, eq=False)
+class OfSites(cs.Posterior):
+    """A likelihood that is one number for all rows of a site."""
+
+    per_row: bool = False
+
+
+def test_where_a_likelihood_is_of_a_site_the_site_is_one_observation(own_chains):
+    def likelihood(w, batch):
+        left = batch["effect"] - batch["x"] @ w
+        return -0.5 * (left**2).sum() / len(left)  # not that of rows from other sites beside
+
+    posterior = OfSites(
+        PLAIN.log_prior, likelihood, observed="effect", predictive=lambda key, w, batch: {"effect": batch["x"] @ w}
+    )
+    run = replace(own_chains, posterior=posterior)
+    tree = run.to_arviz(log_likelihood=True, posterior_predictive=True)
+    assert tree.log_likelihood.effect.dims == ("chain", "draw", "owner")
+    left = [shard["effect"] - run.draws[0] @ shard["x"].T for shard in STUDY]
+    for name, one in zip(NAMES, left, strict=True):
+        expected = -0.5 * (one**2).mean(axis=-1)
+        np.testing.assert_allclose(tree.log_likelihood.effect.sel(owner=name), expected, rtol=1e-4)
+    assert list(tree.observed_data.effect.sizes.values()) == [ROWS]
+    np.testing.assert_allclose(
+        tree.posterior_predictive.effect, run.draws[0] @ cs.pool(STUDY)[0]["x"].T, rtol=1e-4, atol=1e-5
+    )
 
 
 def two_outcomes(batch):

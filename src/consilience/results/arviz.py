@@ -56,7 +56,7 @@ def data_tree(run: Run, agent: int | str, log_likelihood: bool, posterior_predic
         priors = _log_priors(run, chosen)
         of_data = [values.sum(axis=-1, dtype=float) for values in pointwise.values()]
         stats.setdefault("lp", priors.pop(TOTAL) + sum(of_data))
-        groups["log_likelihood"] = rows.dataset(pointwise, dims)
+        groups["log_likelihood"] = rows.likelihoods_dataset(pointwise, dims)
         groups["log_prior"] = xarray.Dataset({name: (dims, values) for name, values in priors.items()})
     if rows is not None and posterior_predictive:
         groups["posterior_predictive"] = rows.dataset(rows.predicted(chosen, seed), dims)

@@ -11,9 +11,10 @@ import numpy as np
 
 from .._extras import require
 from .._refused import Refused
+from .._types import Batch
 from ..model import RESERVED, leaf_name
 from .per_draw import per_draw
-from .pointwise import log_likelihoods, observed_rows, posterior_of
+from .pointwise import is_by_row, log_likelihoods, observed_rows, posterior_of
 
 if TYPE_CHECKING:
     from .run import Run
@@ -32,6 +33,8 @@ class DataRows:
         assert run.shards is not None
         self.run = run
         self.pooled = jax.tree.map(lambda *leaves: np.concatenate(leaves), *run.shards)
+        # Rows that depend on each other only within a site are not pooled with those of other sites.
+        self.batches = [self.pooled] if is_by_row(run) else list(run.shards)
         self.observed = {variable_name(name): one for name, one in observed_rows(run, self.pooled).items()}
         self.owners = np.repeat(_owners(run), [len(jax.tree.leaves(shard)[0]) for shard in run.shards])
         first, *others = [one.counted for one in self.observed.values()]
@@ -39,8 +42,8 @@ class DataRows:
 
     def log_likelihoods(self, agent: int) -> dict[str, np.ndarray]:
         """Compute the log-likelihood of every observation under an agent's draws, by variable: (chain, draw, row)."""
-        found = log_likelihoods(self.run, self.pooled, agent)
-        return {variable_name(name): values for name, values in found.items()}
+        found = [log_likelihoods(self.run, batch, agent) for batch in self.batches]
+        return {variable_name(name): np.concatenate([part[name] for part in found], axis=2) for name in found[0]}
 
     def predicted(self, agent: int | None, seed: int) -> dict[str, np.ndarray]:
         """Draw new observations for every row, by variable, for the draws of one agent or of all: None."""
@@ -52,9 +55,13 @@ class DataRows:
                 "Write cs.Posterior(..., predictive=...), a function of (key, params, batch), or use "
                 "cs.Posterior.from_numpyro, .classifier or .regressor.",
             )
-        found = per_draw(self.run, lambda key, params: predictive(key, params, self.pooled), seed, agent=agent)
+
+        def drawn(batch: Batch, own_seed: int) -> dict[str, np.ndarray]:
+            return per_draw(self.run, lambda key, params: predictive(key, params, batch), own_seed, agent=agent)
+
+        parts = [drawn(batch, seed + number) for number, batch in enumerate(self.batches)]
         axis = 2 if agent is not None else 3
-        named = {variable_name(name): values for name, values in found.items()}
+        named = {variable_name(name): np.concatenate([part[name] for part in parts], axis) for name in parts[0]}
         return {name: np.take(values, self._rows(name), axis) for name, values in named.items()}
 
     def groups(self) -> dict[str, Any]:
@@ -65,6 +72,13 @@ class DataRows:
         constant = {name: leaf for name, leaf in self._leaves.items() if id(leaf) not in given}
         groups = {"observed_data": self.dataset(observed), "constant_data": self.dataset(constant, masked=False)}
         return {name: group for name, group in groups.items() if group.data_vars}
+
+    def likelihoods_dataset(self, variables: Mapping[str, np.ndarray], leading: Sequence[str]) -> Any:
+        """Return log-likelihoods as a Dataset, with an axis of rows or, where a site is one observation, of owners."""
+        if is_by_row(self.run):
+            return self.dataset(variables, leading)
+        of_sites = {name: ((*leading, OWNER), values) for name, values in variables.items()}
+        return require("xarray", "report").Dataset(of_sites, {OWNER: _owners(self.run)})
 
     def dataset(self, variables: Mapping[str, np.ndarray], leading: Sequence[str] = (), masked: bool = True) -> Any:
         """Return variables as a Dataset, with an axis of rows after the `leading` ones, labelled by their owners."""

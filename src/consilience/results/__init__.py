@@ -1,5 +1,6 @@
 """Results of a run: its draws, diagnostics, predictions and cost, in memory or on disk."""
 
+from .function_space import PredictionMixing
 from .held_out import seen_classes
 from .loading import load, moments_of, stored_run
 from .predictive import classification_scores, with_strange
@@ -11,6 +12,7 @@ __all__ = [
     "ClassificationScores",
     "CumulativeAccuracy",
     "Moments",
+    "PredictionMixing",
     "RegressionScores",
     "Reliability",
     "Run",

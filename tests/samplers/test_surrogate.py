@@ -186,7 +186,7 @@ def test_its_certificate_is_that_of_the_draws(logistic):
 
 
 def test_where_scored_proposals_fail_the_network_corrects_the_force():
-    posterior, shards = nearly_separable()
+    posterior, shards = nearly_separable(dimension=20, rows=10)
     length = {"num_samples": 600, "num_warmup": 200, "num_chains": 2, "progress": False}
     run = cs.sample(posterior, shards, cs.Network.path(4), cs.surrogate(), **length)
     assert run.stats["surrogate_split"].all()

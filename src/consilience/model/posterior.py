@@ -16,6 +16,7 @@ from .._checks import check_positive
 from .._extras import require
 from .._refused import Refused
 from .._types import Batch, Key, Params
+from .observed import Observed, base_observations, check_observed, outcome_name
 from .shards import Shard
 from .tasks import Classification, Regression, Task, checked_logits, checked_means
 
@@ -41,6 +42,8 @@ class Posterior:
         observations that the batch may have are ignored.
       task: what is predicted, if it is one label or one number a row, for scores. Its functions take what draws show.
       dims: names of the axes of the values that draws show, {"theta": ("groups",)}.
+      observed: name of what the likelihood is of, for ArviZ, `cs.Posterior(..., observed="time")`. Left out: the task's
+        outcome, or else "y" where the data have such an array.
       init: where chains start unless `cs.sample` has an init: the parameters, or a function of a key that returns them.
       coordinates: `coordinates(params)`, a pytree of arrays, is all that the likelihood sees of the parameters, in
         numbers in which it is close to quadratic: {"effect": params["sd"] * params["z"]}. `cs.surrogate` expands the
@@ -55,6 +58,7 @@ class Posterior:
     predictive: Callable[[Key, Params, Batch], Mapping[str, jax.Array]] | None = None
     task: Task | None = None
     dims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    observed: str | None = None
     init: Params | Callable[[Key], Params] | None = None
     coordinates: Callable[[Params], Any] | None = None
 
@@ -160,8 +164,21 @@ class Posterior:
 
     def check_data(self, agent: str, params: Params, batch: Batch) -> None:
         """Refuse data, already known to be arrays without NaN, that do not fit this model, with their agent's name."""
+        check_observed(self.observed, batch)
         if self.task is not None:  # its functions take what draws show
             self.task.check(agent, params if self.constrain is None else self.constrain(params), batch)
+
+    def pointwise(self, params: Params, batch: Batch) -> dict[str, jax.Array]:
+        """Return the log-likelihood of every row, (rows,), by observed variable; they add up to `log_likelihood`."""
+        return {outcome_name(self.observed, self.task, batch): self.log_likelihood(params, batch)}
+
+    def observations(self, batch: Batch) -> dict[str, Observed]:
+        """Return the observed variables of `pointwise`: their values, and which rows are observations at all."""
+        return base_observations(self.observed, self.task, batch)
+
+    def log_priors(self, params: Params) -> dict[str, jax.Array]:
+        """Return the log density of the prior, without Jacobians, in as many parts as the model has names for."""
+        return {"log_prior": self.log_prior(params)}
 
     def local_logdensity(self, params: Params, shard: Shard, size: int) -> jax.Array:
         """Return ℓ_i(params), the part of the log density of the agent that holds `shard`, one of `size` agents."""

@@ -244,19 +244,31 @@ class Run:
         """Inputs at which the verdict compares predictions: some of the last `evaluate`, or of the agents' data."""
         return rows_of_data(self)
 
-    def to_arviz(self, log_likelihood: bool = False, posterior_predictive: bool = False, seed: int = 0) -> Any:
-        """Return an xarray DataTree as ArviZ reads it, with dimensions agent, chain, draw and the model's own.
+    def to_arviz(
+        self,
+        log_likelihood: bool = False,
+        posterior_predictive: bool = False,
+        seed: int = 0,
+        *,
+        agent: int | str = 0,
+    ) -> Any:
+        """Return an xarray DataTree with ArviZ's groups and names, its dimensions chain, draw and the model's own.
 
-        posterior and sample_stats are always there; draws on disk stay there until they are used. observed_data is
-        there where the run knows its data; its examples, like those of the next two, are all agents', one agent after
-        the other, and `owner` says whose each is.
+        posterior and sample_stats are always there; draws on disk stay there until they are used. observed_data, with
+        what the model observes, and constant_data, with the other arrays of the data, are there where the run knows its
+        model and data. Their rows, like those of log_likelihood and posterior_predictive, are all agents', one agent
+        after the other, and `owner` says whose each is. Rows that a mask leaves out are not among them.
 
         Args:
-          log_likelihood: of every example under every draw, as ArviZ's `loo` needs it: (agent, chain, draw, example).
-          posterior_predictive: new observations, one for every example and draw, from the model's own `predictive`.
+          log_likelihood: log-likelihoods of all observations, by observed variable, as `loo`, `compare` and `loo_pit`
+            need them, and log_prior, which `psense` needs as well.
+          posterior_predictive: new observations, one for every row and draw, from the model's own `predictive`.
           seed: random seed of those observations.
+          agent: the agent whose draws are shown, its number or its name; it makes no difference where all agents hold
+            one chain. "all": those of all agents along an axis of their own, for figures that compare agents and never
+            for `loo`, which takes every axis but chain and draw for observations.
         """
-        return data_tree(self, log_likelihood, posterior_predictive, seed)
+        return data_tree(self, agent, log_likelihood, posterior_predictive, seed)
 
     # --- what it predicts --------------------------------------------------------------------------
 

@@ -48,8 +48,9 @@ def call(key: str, reference: str, function: Callable[..., Any], arguments: Mapp
 
 @contextmanager
 def own_modules(folder: Path) -> Iterator[None]:
-    """Forget the modules that a block has imported from `folder`: another folder may have some of the same names."""
+    """Look in `folder` first, and forget the modules found there after the block: another may have the same names."""
     before = set(sys.modules)
+    sys.path.insert(0, str(folder.resolve()))
     try:
         yield
     finally:

@@ -76,7 +76,7 @@ class Comparison:
         width = max(len("model"), *(len(model.name) for model in self.models))
         header = ("elpd", "se", "elpd_diff", "dse", "weight", "p_loo", "high k-hat")
         lines = [
-            f"leave-one-out over {self.basis.counted(self.rows)} of {len(self.basis.owners)} owners, weights by "
+            f"leave-one-out over {self.basis.counted(self.rows)} of {self.basis.counted_owners}, weights by "
             f"{self.weights}",
             "",
             f"{'model':<{width}}" + "".join(f"{name:>11}" for name in header),

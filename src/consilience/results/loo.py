@@ -35,6 +35,11 @@ class LooBasis:
     own_draws: bool = False
     variables: tuple[str, ...] = ()
 
+    @property
+    def counted_owners(self) -> str:
+        """Number of owners in words."""
+        return f"{len(self.owners)} owner{'s' * (len(self.owners) != 1)}"
+
     def counted(self, observations: int) -> str:
         """Return a number of observations in words."""
         what = "row" if self.is_by_row else "site"
@@ -79,9 +84,8 @@ class Loo:
     basis: LooBasis
 
     def __str__(self) -> str:
-        owners = f"{len(self.basis.owners)} owner{'s' * (len(self.basis.owners) > 1)}"
         lines = [
-            f"leave-one-out over {self.basis.counted(self.rows)} of {owners}, {self.draws:,} draws",
+            f"leave-one-out over {self.basis.counted(self.rows)} of {self.basis.counted_owners}, {self.draws:,} draws",
             "",
             f"{'':<14}{'estimate':>12}{'se':>10}",
             f"{'elpd':<14}{self.elpd:>12.2f}{self.se:>10.2f}",

@@ -134,7 +134,8 @@ def _psis(owner: str, log_likelihood: np.ndarray, r_eff: float) -> tuple[np.ndar
     moves = np.ptp(values, axis=(1, 2)) > 0  # of a row that is as likely under all draws there is nothing to weight
     if moves.any():
         try:
-            figures = array_stats().loo(values[moves], chain_axis=1, draw_axis=2, r_eff=r_eff)
+            with np.errstate(all="ignore"):  # of draws that are there twice the tail may have no shape
+                figures = array_stats().loo(values[moves], chain_axis=1, draw_axis=2, r_eff=r_eff)
         except ValueError as error:
             reason = f"the weights of its rows have no tail: {error}"
             raise Refused(owner, reason, "See run.summary(): have the chains moved?") from None

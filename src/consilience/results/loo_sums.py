@@ -64,7 +64,7 @@ def sums_of(models: Sequence[LooRows], limits: Sequence[float]) -> LooSums:
         observations=observations,
         elpd=elpd.sum(axis=1),
         p_loo=np.array([model.p_loo.sum() for model in models]),
-        high_k=np.array([int((model.k > limit).sum()) for model, limit in zip(models, limits, strict=True)]),
+        high_k=np.array([int((~(model.k <= limit)).sum()) for model, limit in zip(models, limits, strict=True)]),
         squares=np.square(series - means).sum(axis=-1),
     )
 

@@ -94,8 +94,6 @@ def peer(
             )
         except Stopped as reason:
             end(INTERRUPTED, f"stopped: {reason}", f"All agents can go on: {_again(file, data, changes, patience)}")
-        except KeyboardInterrupt as reason:
-            end(INTERRUPTED, f"{reason}.")
         except Excluded as reason:
             end(FAILED, str(reason))
     paths = {"run": str(done.folder), "log": str(agent.folder / LOG)}

@@ -1,6 +1,7 @@
 """Results of a run: its draws, diagnostics, predictions and cost, in memory or on disk."""
 
 from .comparison import ComparedModel, Comparison, check_runs, compare, comparison_of, rows_of_models
+from .function_space import PredictionMixing
 from .held_out import seen_classes
 from .loading import load, moments_of, stored_run
 from .loo import Loo, LooBasis, basis_of, loo_of
@@ -22,6 +23,7 @@ __all__ = [
     "LooBasis",
     "LooSums",
     "Moments",
+    "PredictionMixing",
     "RegressionScores",
     "Reliability",
     "Run",

@@ -261,6 +261,7 @@ def result(job: Job) -> Run:
         network=prepared.network,
         posterior=prepared.posterior,
         shards=job.shards if len(job.shards) == prepared.network.size else None,
+        own_shards=job.shards,
         parameters=prepared.layout,
         dims=prepared.posterior.dims,
     )

@@ -80,6 +80,7 @@ def test_the_same_model_and_rows_are_taken_in_silence(folder):
         run = cs.load(folder, posterior=model(), shards=SHARDS)
         cs.load(folder, posterior=model())
         cs.load(folder, shards=[jax.tree.map(jnp.asarray, shard) for shard in SHARDS])
+        cs.load(folder, shards=lambda agent: SHARDS[agent])
     assert run.draws["layer"]["w"].shape == (3, 2, 30, 3)  # nested as the posterior's start is
     assert cs.load(folder).draws["layer.w"].shape == (3, 2, 30, 3)
 

@@ -32,7 +32,7 @@ def load(
     *,
     like: Params | None = None,
     posterior: Posterior | None = None,
-    shards: Sequence[Batch] | None = None,
+    shards: Sequence[Batch] | Callable[[int], Batch] | None = None,
 ) -> Run:
     """Load the run in a folder that `cs.sample(..., out=path)` fills or has filled, finished or not.
 
@@ -45,23 +45,22 @@ def load(
       like: parameters of the model, whose structure the draws are to have; without it they have that of the posterior's
         own start, or are a dictionary by name.
       posterior: what was sampled, for `run.evaluate`, `run.loo` and for ArviZ's other groups.
-      shards: the agents' data, for the same; of a peer's own folder, `[mine]`.
+      shards: the agents' data as `cs.sample` took them, for the same; of a peer's own folder, `[mine]`.
     """
     folder = Path(path).expanduser().absolute()
     record = read_run(folder)
     dtype = np.dtype(record["model"]["dtype"])
     layout = None if like is None else _in(Layout.of(like, "like"), dtype)
-    if shards is not None:
-        shards = same_shards(folder, record, shards)
+    data = None if shards is None else same_shards(folder, record, shards)
     if posterior is not None:
         unbound = posterior
-        posterior = posterior if shards is None else posterior.bind(shards[0])
+        posterior = posterior if data is None else posterior.bind(data[0])
         by_name = named_layout(record["model"]["parameters"], dtype)
         parameters = parameters_of(record, by_name, posterior, layout)
-        check_same_posterior(folder, record, unbound, parameters, shards)
+        check_same_posterior(folder, record, unbound, parameters, data)
         if layout is None and posterior.constrain is None and record["model"]["kept"] == record["model"]["parameters"]:
             layout = _in(parameters, dtype)
-    return replace(stored_run(folder, layout), posterior=posterior, shards=shards)
+    return replace(stored_run(folder, layout), posterior=posterior, shards=data)
 
 
 def _in(layout: Layout, dtype: np.dtype) -> Layout:

@@ -44,8 +44,7 @@ RUN = """
 posterior = "regression:posterior"
 [sampler]
 name = "{sampler}"
-step_size = 0.1
-inverse_mass_matrix = 1.0
+{steps}
 [run]
 num_samples = {num_samples}
 num_warmup = {num_warmup}
@@ -112,7 +111,8 @@ class Crew:
         self.ports = free_ports(self.network.size)
         (self.folder / "regression.py").write_text(model)
         lengths = {"num_samples": num_samples, "num_warmup": num_warmup}
-        (self.folder / "run.toml").write_text(RUN.format(sampler=sampler, **lengths))
+        steps = "" if sampler == "surrogate" else "step_size = 0.1\ninverse_mass_matrix = 1.0"
+        (self.folder / "run.toml").write_text(RUN.format(sampler=sampler, steps=steps, **lengths))
         hosts = ",".join(f"127.0.0.1:{port}" for port in self.ports)
         words = ["init", "peers", "--network", network, "--hosts", hosts, "--file", "run.toml", *settings]
         with contextlib.chdir(self.folder):

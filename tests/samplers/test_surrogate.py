@@ -136,7 +136,7 @@ def test_a_sampler_that_always_accepts_is_caught(correction, monkeypatch):
         monkeypatch.setattr(hmc, "build_kernel", partial(hmc.build_kernel, build_proposal=build))
 
     def long_run(seed):
-        options = {"num_chains": 8, "num_warmup": 0, "num_samples": 3000}
+        options = {"num_chains": 8, "num_warmup": 0, "num_samples": 3000 if correction == "scored" else 10_000}
         return draws(target, RING, FEW(correction=correction), seed=seed, **options)
 
     assert_caught(long_run, target)

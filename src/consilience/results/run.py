@@ -20,6 +20,7 @@ from .arviz import data_tree
 from .diagnostics import acceptance, consensus_error
 from .function_space import PredictedAt, held_out_rows, rows_of_data
 from .held_out import task_of
+from .loo import Loo, loo
 from .predictive import evaluate, predict
 from .scores import read_scores, save_scores
 from .selection import Transform
@@ -271,6 +272,17 @@ class Run:
         return data_tree(self, agent, log_likelihood, posterior_predictive, seed)
 
     # --- what it predicts --------------------------------------------------------------------------
+
+    def loo(self, var_name: str | None = None) -> Loo:
+        """Compute leave-one-out cross-validation (PSIS-LOO) of the rows at hand: elpd with its error, p_loo, k-hat.
+
+        Every owner's figures are computed from its own rows and its own draws, and summed; the result is that of
+        `arviz_stats.loo` on pooled rows. `cs.compare` compares runs by it.
+
+        Args:
+          var_name: the observed variable, where the model has several; None: all, added row by row.
+        """
+        return loo(self, var_name)
 
     def predict(self, function: Callable[[Params, Any], Any], x: Any, rows_at_once: int = 1024) -> np.ndarray:
         """Return the posterior mean of `function(params, x)`, as each agent sees it: (agent, ...).

@@ -100,7 +100,8 @@ def test_agents_draw_what_simulate_draws(crews, tmp_path, name, network, model):
         "dmala": cs.dmala(0.05, 1.0),
         "surrogate": cs.surrogate(100),
     }[name]
-    settings = [] if name == "surrogate" else ["--set", f"sampler.step_size={sampler.step_size}"]
+    given = "num_proposals" if name == "surrogate" else "step_size"
+    settings = ["--set", f"sampler.{given}={getattr(sampler, given)}"]
     settings += ["--set", "sampler.max_num_doublings=4"] if name == "nuts" else []
     crew = crews(tmp_path, network, settings=settings, model=model, sampler=name)
     done = command("launch", "peers", "--data", "regression:rows", "--json", cwd=tmp_path)

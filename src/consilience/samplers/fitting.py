@@ -52,7 +52,7 @@ class Known(NamedTuple):
     coordinates: Coordinates | None
     has_normal_prior: bool
     like: Vector  # a start, of the model's dimension and dtype
-    num_proposals: int
+    num_trials: int  # proposals of a trial pass
     score: Callable[[jax.Array, Any], tuple[jax.Array, Any, jax.Array]]
     derive: Callable[[jax.Array], tuple[jax.Array, Derivatives]]
 
@@ -228,7 +228,7 @@ class Pass(NamedTuple):
 
 
 def _passes(known: Known, expansion: Expansion, q: Vector, key: Key) -> tuple[Fit, Count]:
-    number = known.num_proposals
+    number = known.num_trials
 
     def attempt(state: Pass) -> Pass:
         for_crowd, for_draws = jax.random.split(jax.random.fold_in(key, state.number))
@@ -264,7 +264,7 @@ def no_fit(known: Known) -> Fit:
     expansion = Expansion(phi, Derivatives(zero, phi, jnp.zeros((len(phi), len(phi)), like.dtype)))
     positions = jnp.zeros((0 if known.has_normal_prior else CROWD, len(like)), like.dtype)
     crowd = Crowd(positions, Normal(jnp.zeros_like(like), identity), zero, zero, zero)
-    trial = jnp.zeros((known.num_proposals, len(like)), like.dtype), jnp.zeros(known.num_proposals, like.dtype)
+    trial = jnp.zeros((known.num_trials, len(like)), like.dtype), jnp.zeros(known.num_trials, like.dtype)
     report = WeightReport(zero - 1, zero + jnp.inf, zero + 1, jnp.array(False))
     return Fit(expansion, crowd, trial, report, jnp.array(False), zero, zero, (jnp.int32(0),) * 3)
 

@@ -26,6 +26,7 @@ from .weights import choose
 CORRECTIONS = ("auto", "scored", "split")
 FIT_SEED = 0x5D6F  # the fit has random numbers of its own: it only chooses
 LEAST_LOG_WEIGHT = -1e30  # where a proposal is impossible
+FEWEST_TRIALS = 1000  # proposals by which a surrogate is judged
 SPLIT_WARMUP = 150  # iterations in which split trajectories find their step size
 OUT_OF_REACH = 0.9999  # of χ²: an end of a climb that is farther from the best mode is another one
 
@@ -173,7 +174,7 @@ class _Build:
             self.logdensity.coordinates,
             self.has_normal_prior,
             start,
-            self.sampler.num_proposals,
+            max(FEWEST_TRIALS, self.sampler.num_proposals),
             scored,
             derived,
         )

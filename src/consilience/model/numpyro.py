@@ -14,7 +14,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import cache, reduce
 from operator import add
 from typing import Any
 
@@ -116,6 +116,8 @@ class NumpyroModel:
             task=task,
             dims=self.sites.dims,
             init=self.init,
+            draw_prior=self.draw_prior,
+            quantities={name: self.quantity(name) for name in self.sites.of_rows},
             model=self,
         )
 
@@ -149,28 +151,64 @@ class NumpyroModel:
         bounded = {name: (sites[name]["fn"].support, jnp.asarray(sites[name]["value"])) for name in self.sites.bounded}
         return {name: (jnp.all(support(value)), value.squeeze()) for name, (support, value) in bounded.items()}
 
+    def draw_prior(self, key: Key) -> Params:
+        """Draw unconstrained parameters from the prior; refuse a prior that has no way of drawing from it."""
+        for name in self.sites.prior_factors:
+            raise Refused(
+                f"numpyro.factor {name!r}",
+                "it is a part of the prior that cannot be drawn from",
+                "Write the prior as numpyro.sample statements, or leave prior_predictive out.",
+            )
+        try:
+            sites = trace_sites(seed(self.model, key), self.dummy)
+        except NotImplementedError:
+            fix = "Give every variable a distribution that can be drawn from, or leave prior_predictive out."
+            raise Refused("the prior", "one of its distributions is improper, or has no sampling method", fix) from None
+        return self.unconstrain({name: sites[name]["value"] for name in self.sites.latents})
+
     def predictive(self) -> Callable[[Key, Params, Batch], dict[str, jax.Array]]:
         """Return a function that draws the observed sites; arrays that it does not need, such as y, may be left out."""
-        if not isinstance(self.dummy, dict):
-            return self._drawn
-        key, params = jax.random.key(0), {name: jnp.zeros(f.shape, f.dtype) for name, f in self.sites.latents.items()}
-        # Arguments are numbered: a column of the data may be called anything.
-        columns = {f"column{place}": name for place, name in enumerate(self.dummy)}
-        inputs = inputs_of(
-            lambda **batch: self._drawn(key, params, {columns[argument]: leaf for argument, leaf in batch.items()}),
-            **{argument: self.dummy[name] for argument, name in columns.items()},
-        )
-        needed = {columns[argument] for part in inputs.values() for argument in part}
+        return self._with_columns_left_out(self._drawn)
 
-        def draw(key: Key, params: Params, batch: Batch) -> dict[str, jax.Array]:
-            missing = [name for name in self.dummy if name not in batch]
-            for name in needed.intersection(missing):
+    def quantity(self, name: str) -> Callable[[Params, Batch], jax.Array]:
+        """Return a deterministic site of the batch as a function; arrays that it does not need may be left out."""
+        axis = self.sites.of_rows[name]
+
+        def values(_: Key, params: Params, batch: Batch) -> dict[str, jax.Array]:
+            value = jnp.asarray(run_model(self.model, self.values(params), batch)[name]["value"])
+            return {name: value if axis is None else jnp.moveaxis(value, axis, 0)}
+
+        complete = self._with_columns_left_out(values)
+        return lambda params, batch: complete(jax.random.key(0), params, batch)[name]
+
+    def _with_columns_left_out(
+        self, function: Callable[[Key, Params, Batch], dict[str, jax.Array]]
+    ) -> Callable[[Key, Params, Batch], dict[str, jax.Array]]:
+        """Return the function for batches that may lack columns that its values do not depend on."""
+        if not isinstance(self.dummy, dict):
+            return function
+
+        @cache
+        def needed() -> set[str]:
+            key, params = jax.random.key(0), {n: jnp.zeros(f.shape, f.dtype) for n, f in self.sites.latents.items()}
+            # Arguments are numbered: a column of the data may be called anything.
+            columns = {f"column{place}": name for place, name in enumerate(self.dummy)}
+            inputs = inputs_of(
+                lambda **batch: function(key, params, {columns[argument]: leaf for argument, leaf in batch.items()}),
+                **{argument: self.dummy[name] for argument, name in columns.items()},
+            )
+            return {columns[argument] for part in inputs.values() for argument in part}
+
+        def complete(key: Key, params: Params, batch: Batch) -> dict[str, jax.Array]:
+            if not (missing := [name for name in self.dummy if name not in batch]):
+                return function(key, params, batch)
+            for name in needed().intersection(missing):
                 raise Refused("data to predict for", f"the model predicts from {name!r}, which they do not have")
             rows = len(next(iter(batch.values())))
             unused = dummy_batch({name: self.dummy[name] for name in missing}, rows)
-            return self._drawn(key, params, {**batch, **unused})
+            return function(key, params, {**batch, **unused})
 
-        return draw
+        return complete
 
     def _drawn(self, key: Key, params: Params, batch: Batch) -> dict[str, jax.Array]:
         def draw(site: dict[str, Any]) -> Any:

@@ -16,6 +16,7 @@ from .._checks import check_positive
 from .._extras import require
 from .._refused import Refused
 from .._types import Batch, Key, Params
+from .prior import normal_prior, prior_predictive
 from .shards import Shard
 from .tasks import Classification, Regression, Task, checked_logits, checked_means
 
@@ -42,6 +43,9 @@ class Posterior:
       task: what is predicted, if it is one label or one number a row, for scores. Its functions take what draws show.
       dims: names of the axes of the values that draws show, {"theta": ("groups",)}.
       init: where chains start unless `cs.sample` has an init: the parameters, or a function of a key that returns them.
+      draw_prior: `draw_prior(key)` draws parameters from the prior, for `prior_predictive`.
+      quantities: what `run.predict` can be asked for by name, {"rate": function}: each a function of (params, batch)
+        that gives one row for every row of the batch.
     """
 
     log_prior: Callable[[Params], jax.Array]
@@ -53,6 +57,8 @@ class Posterior:
     task: Task | None = None
     dims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     init: Params | Callable[[Key], Params] | None = None
+    draw_prior: Callable[[Key], Params] | None = None
+    quantities: Mapping[str, Callable[[Params, Batch], jax.Array]] = field(default_factory=dict)
 
     @classmethod
     def from_numpyro(
@@ -71,8 +77,9 @@ class Posterior:
                     numpyro.sample("y", dist.Normal(batch["x"] @ w, sigma), obs=batch["y"])
 
         Draws come back constrained and named by site, with those `numpyro.deterministic` sites that do not depend on
-        the batch. All agents share every latent variable. Where groups have their own, the plate is over all groups of
-        all agents, and the batch says which group a row is of: `numpyro.plate("groups", 12)`, `theta[batch["group"]]`.
+        the batch; those that do are asked for by name, `run.predict("rate", batch)`. All agents share every latent
+        variable. Where groups have their own, the plate is over all groups of all agents, and the batch says which
+        group a row is of: `numpyro.plate("groups", 12)`, `theta[batch["group"]]`.
 
         Args:
           model: `model(batch)`, its observations given as `obs=batch["y"]`. It is traced: write jax, not numpy, and no
@@ -116,7 +123,8 @@ class Posterior:
             return jnp.take_along_axis(log_probabilities, labels[:, None], axis=1)[:, 0]
 
         prior = _prior(prior_precision, log_prior)
-        return cls(prior, log_likelihood, predictive=task.draw, task=task, init=init)
+        draw_prior = None if log_prior is not None or init is None else normal_prior(prior_precision, init)
+        return cls(prior, log_likelihood, predictive=task.draw, task=task, init=init, draw_prior=draw_prior)
 
     @classmethod
     def regressor(
@@ -148,7 +156,22 @@ class Posterior:
             return jax.scipy.stats.norm.logpdf(task.outcomes(batch), task.mean(params, task.inputs(batch)), noise_sd)
 
         prior = _prior(prior_precision, log_prior)
-        return cls(prior, log_likelihood, predictive=task.draw, task=task, init=init)
+        draw_prior = None if log_prior is not None or init is None else normal_prior(prior_precision, init)
+        return cls(prior, log_likelihood, predictive=task.draw, task=task, init=init, draw_prior=draw_prior)
+
+    def prior_predictive(self, batch: Batch, num_samples: int = 1000, seed: int = 0) -> dict[str, np.ndarray]:
+        """Draw outcomes from the model alone, for parameters drawn from the prior: what it expects before any data.
+
+        Return them by the names that the model gives them, (num_samples, rows, ...) each. A posterior that was written
+        as two functions says how to draw by `draw_prior` and `predictive`; NumPyro models know, and so do classifiers
+        and regressors with their own prior and an `init`.
+
+        Args:
+          batch: the rows to draw for. Outcomes that it may have are ignored; a NumPyro model needs them to be read.
+          num_samples: number of draws.
+          seed: random seed.
+        """
+        return prior_predictive(self, batch, num_samples, seed)
 
     def bind(self, batch: Batch) -> Posterior:
         """Return the posterior for data of the form of `batch`: itself, unless it has yet to be read off a model."""

@@ -2,6 +2,7 @@
 
 from .held_out import seen_classes
 from .loading import load, moments_of, stored_run
+from .predictions import PredictedInterval
 from .predictive import classification_scores, with_strange
 from .run import Moments, Run
 from .scores import ClassificationScores, CumulativeAccuracy, RegressionScores, Reliability, save_scores
@@ -11,6 +12,7 @@ __all__ = [
     "ClassificationScores",
     "CumulativeAccuracy",
     "Moments",
+    "PredictedInterval",
     "RegressionScores",
     "Reliability",
     "Run",

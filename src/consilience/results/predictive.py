@@ -1,4 +1,4 @@
-"""Posterior predictive of a run, and its scores on held-out data.
+"""Scores of a run's posterior predictive on held-out data.
 
 The predictive of an agent is the average over its draws ω_k, k = 1..K, of all chains:
 
@@ -23,9 +23,10 @@ from .._checks import whole_number
 from .._lazy import LazyModule
 from .._refused import Refused
 from .._types import Batch, Params
-from ..model import Classification, Regression, Task, as_arrays, rows
+from ..model import Classification, Regression, Task
 from . import held_out, scores
-from .expectation import in_rows, mean_over_draws, pieces, value_shape
+from .expectation import in_rows, pieces, value_shape
+from .predictions import ROWS_AT_ONCE
 from .scores import ClassificationScores, RegressionScores
 
 if TYPE_CHECKING:
@@ -33,22 +34,8 @@ if TYPE_CHECKING:
 
 special: Any = LazyModule("scipy.special")
 
-ROWS_AT_ONCE = 1024
 SUM_TOLERANCE = 1e-2  # how nearly probabilities in half precision add up to 1
 Function = Callable[[Params, Any], jax.Array]
-
-
-def predict(run: Run, function: Function, x: Batch, rows_at_once: int = ROWS_AT_ONCE) -> np.ndarray:
-    """Return the mean of `function(params, x)` over each agent's draws and chains; see `Run.predict`."""
-    count = whole_number("the number of rows of x", rows("x", x), 1)
-    x = as_arrays("x", x)
-    held_out.check_drawn(run)
-    whole_number("rows_at_once", rows_at_once, 1)
-    like = value_shape(run, function, x)
-    parts = in_rows(x, rows_at_once)
-    of_part = like.shape if len(parts) == 1 else value_shape(run, function, parts[0].x).shape
-    has_rows = like.shape[:1] == (count,) and of_part == (parts[0].where.stop, *like.shape[1:])
-    return mean_over_draws(run, function, parts if has_rows else in_rows(x, count), like.shape, has_rows)
 
 
 def evaluate(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, overload
 
 import numpy as np
 
@@ -18,7 +18,8 @@ from ..report import report
 from ..store import Draws, blocks
 from .arviz import data_tree
 from .diagnostics import acceptance, consensus_error
-from .predictive import evaluate, predict
+from .predictions import predict
+from .predictive import evaluate
 from .scores import read_scores, save_scores
 from .summary import Summary, summarize
 
@@ -229,15 +230,53 @@ class Run:
 
     # --- what it predicts --------------------------------------------------------------------------
 
-    def predict(self, function: Callable[[Params, Any], Any], x: Any, rows_at_once: int = 1024) -> np.ndarray:
+    @overload
+    def predict(
+        self, function: Callable[[Params, Any], Any] | str, x: Any, rows_at_once: int | None = None
+    ) -> np.ndarray: ...
+
+    @overload
+    def predict(
+        self,
+        function: Callable[[Params, Any], Any] | str,
+        x: Any,
+        rows_at_once: int | None = None,
+        *,
+        intervals: float | None,
+        seed: int = 0,
+    ) -> Any: ...
+
+    def predict(
+        self,
+        function: Callable[[Params, Any], Any] | str,
+        x: Any,
+        rows_at_once: int | None = None,
+        *,
+        intervals: float | None = None,
+        seed: int = 0,
+    ) -> Any:
         """Return the posterior mean of `function(params, x)`, as each agent sees it: (agent, ...).
 
+        With `intervals`, return the mean and the ends of the central interval of that probability, `(mean, low, high)`,
+        by the quantiles of the values over all draws and chains.
+
+            run.predict(fn, x, intervals=0.9)               where the function's value lies: a credible interval
+            run.predict("y", {"x": x}, intervals=0.9)       where a new outcome lies: the model's own noise included
+            run.predict("rate", {"x": x}, intervals=0.9)    numpyro.deterministic("rate", ...) of the rows
+
         Args:
+          function: a function of the parameters, as draws show them, and the inputs; or the name of what the model
+            itself makes of rows: an outcome, of which one is drawn for each row and draw, or one of the posterior's
+            `quantities`, such as a NumPyro model's deterministic sites. `x` is then rows like the agents' data, and may
+            lack what is not needed.
           x: inputs, a pytree of arrays with one leading axis.
-          rows_at_once: rows of `x` that are computed together, for a function that gives one row for each. One that
-            looks at other rows too, as batch normalisation does, needs `len(x)`.
+          rows_at_once: rows of `x` that are computed together, for a function that gives one row for each; left out,
+            1024, or as many as the values of all draws have room for in 64 MB where intervals are wanted. A function
+            that looks at other rows too, as batch normalisation does, needs `len(x)`.
+          intervals: probability of the intervals.
+          seed: random seed of outcomes. They also depend on `rows_at_once`.
         """
-        return predict(self, function, x, rows_at_once)
+        return predict(self, function, x, rows_at_once, intervals, seed)
 
     def evaluate(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -22,9 +22,9 @@ def per_draw(
     run: Run, function: Callable[[Key, Params], Mapping[str, jax.Array]], seed: int = 0
 ) -> dict[str, np.ndarray]:
     """Compute a function of a key and the parameters for all draws, block by block: (agent, chain, draw, ...) each."""
-    parameters, unravel = sampled_parameters(run), run.layout.unravel
+    parameters = _sampled_parameters(run)
     of_draws = jax.jit(
-        lambda keys, vectors: jax.lax.map(lambda both: function(both[0], parameters(unravel(both[1]))), (keys, vectors))
+        lambda keys, vectors: jax.lax.map(lambda both: function(both[0], parameters(both[1])), (keys, vectors))
     )
     key, parts, first = jax.random.key(seed), [], 0
     for block in run.blocks(DRAWS_AT_ONCE):
@@ -40,24 +40,28 @@ def per_draw(
     return {name: np.broadcast_to(value, (agents, *value.shape[1:])) for name, value in whole.items()}
 
 
-def sampled_parameters(run: Run) -> Callable[[Params], Params]:
-    """Return a jax function from what a draw shows to the parameters that the posterior's functions take.
+def _sampled_parameters(run: Run) -> Callable[[Any], Params]:
+    """Return a jax function from a kept vector to the parameters that the posterior's functions take.
 
     A run where `keep=` has left some of them out is refused.
     """
     kept = run.layout
     unconstrain = None if run.posterior is None else run.posterior.unconstrain
     if unconstrain is not None:
+
+        def parameters(vector: Any) -> Params:
+            return unconstrain(kept.unravel(vector))
+
         try:
-            jax.eval_shape(unconstrain, kept.unravel(jnp.zeros(kept.dimension, kept.dtype)))
+            jax.eval_shape(parameters, jnp.zeros(kept.dimension, kept.dtype))
         except (KeyError, TypeError):
             raise _not_kept() from None
-        return unconstrain
+        return parameters
     if run.parameters is not None:
         forms = (dict(zip(form.names, form.shapes, strict=True)) for form in (kept, run.parameters))
         if next(forms) != next(forms):
             raise _not_kept()
-    return lambda shown: shown
+    return kept.unravel
 
 
 def _not_kept() -> Refused:

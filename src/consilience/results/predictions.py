@@ -106,7 +106,11 @@ def _named(run: Run, name: str, x: Batch, seed: int) -> _Predicted:
         fix = f"Write cs.load(path, posterior=..., shards=...).predict({name!r}, x)."
         raise Refused(f"predict({name!r}, x)", "the run was loaded without its model", fix)
     whole_number("seed", seed, 0, 2**32 - 1)
-    posterior, parameters = run.posterior.bind(x), sampled_parameters(run)
+    posterior, of_vector, ravel = run.posterior.bind(x), sampled_parameters(run), run.layout.ravel
+
+    def parameters(shown: Params) -> Params:
+        return of_vector(ravel(shown))
+
     if name in posterior.quantities:
         return _Predicted(lambda shown, x: posterior.quantities[name](parameters(shown), x))
     outcomes = _outcomes(run, posterior, x)
@@ -133,7 +137,7 @@ def _outcomes(run: Run, posterior: Posterior, x: Batch) -> list[str]:
     if drawn is None:
         return []
     vector = jax.ShapeDtypeStruct((run.layout.dimension,), run.layout.dtype)
-    return [*jax.eval_shape(lambda w: drawn(jax.random.key(0), parameters(run.layout.unravel(w)), x), vector)]
+    return [*jax.eval_shape(lambda w: drawn(jax.random.key(0), parameters(w), x), vector)]
 
 
 def _classes(run: Run, posterior: Posterior, x: Batch) -> int:

@@ -13,6 +13,7 @@ draws, nor a function of all draws. A chain that all agents hold is a single cop
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
@@ -59,9 +60,17 @@ def evaluate(
         for name, value in (("ood", ood), ("seen", seen)):
             if value is not None:
                 raise Refused(f"{name} is for classes", "this task is a regression", f"Leave out {name}=.")
-        return _regression(run, task, x, outcomes, stops, rows_at_once)
+        return replace(_regression(run, task, x, outcomes, stops, rows_at_once), agents=_names(run))
     strange = None if ood is None else held_out.strange_rows(task, ood, x)
-    return _classification(run, task, x, outcomes, strange, seen, stops, rows_at_once)
+    return replace(
+        _classification(run, task, x, outcomes, strange, seen, stops, rows_at_once), agents=_names(run)
+    )
+
+
+
+def _names(run: Run) -> tuple[str, ...]:
+    """Return the agents' names where they were given some."""
+    return run.agent_names if run.names or (run.owner is not None and run.agents == 1) else ()
 
 
 class _Sums(Protocol):
@@ -169,6 +178,10 @@ def classification_scores(
     unseen = np.stack([~np.isin(labels, seen[a]) if seen else np.zeros(len(labels), bool) for a in range(len(known))])
     reliability = scores.Reliability.of(known, labels)
     auroc = None
+    auc = None
+    if classes == 2:
+        has_both = 0 < labels.sum() < len(labels)
+        auc = [scores.auroc(p[labels == 0, 1], p[labels == 1, 1]) if has_both else np.nan for p in known]
     if len(predictives[0]) > len(labels):
         auroc = [scores.auroc(*np.split(scores.entropy(p), [len(labels)])) for p in predictives]
     return ClassificationScores(
@@ -185,6 +198,9 @@ def classification_scores(
         ood_auroc=None if auroc is None else np.array(auroc),
         rows=len(labels),
         draws=draws,
+        auc=None if auc is None else np.array(auc),
+        ece_interval=np.stack([scores.ece_interval(p, labels) for p in known]),
+        base_rates=np.bincount(labels, minlength=classes) / len(labels),
     )
 
 

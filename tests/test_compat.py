@@ -577,6 +577,20 @@ def test_an_unconditioned_site_says_what_was_observed():
     assert len(np.unique(sites["y"]["value"])) == 3
 
 
+@relies_on("numpyro", "masks are not found: rows that they leave out count as observations", _compat.mask_of)
+def test_the_mask_of_a_distribution_is_found_wherever_it_was_put():
+    import numpyro.distributions as dist
+
+    rows, table = np.array([True, False, True]), np.array([[True, False], [False, False], [True, True]])
+    normal = dist.Normal(jnp.zeros(3), 1)
+    for masked in (normal.mask(rows), dist.Normal(0, 1).mask(rows).expand([2, 3]), normal.mask(rows).mask(True)):
+        np.testing.assert_array_equal(_compat.mask_of(masked), rows)
+    by_events = dist.Normal(jnp.zeros((3, 2)), 1).mask(table).to_event(1)
+    np.testing.assert_array_equal(_compat.mask_of(by_events), rows)  # a row with one number left is an observation
+    assert not _compat.mask_of(normal.mask(False))
+    assert _compat.mask_of(dist.Unit(jnp.zeros(3)))
+
+
 # --- ArviZ ---------------------------------------------------------------------------------------------
 
 

@@ -432,6 +432,26 @@ def observation_and_key(site: Mapping[str, Any]) -> tuple[Any, jax.Array]:
     return site["infer"]["obs"], site["kwargs"]["rng_key"]
 
 
+def mask_of(fn: Any) -> jax.Array:
+    """Return which elements of a NumPyro distribution's batch no mask leaves out, broadcastable to its batch shape.
+
+    API: the attributes `_mask` and `base_dist` of distributions, and that `Independent` has `reinterpreted_batch_ndims`
+    last axes of its base's batch in its events.
+    Without it: rows that a mask leaves out are counted as observations (model/numpyro.py).
+    """
+    from numpyro import distributions as dist
+
+    if isinstance(fn, dist.Unit) or not hasattr(fn, "base_dist"):
+        return jnp.array(True)
+    inner = mask_of(fn.base_dist)
+    if isinstance(fn, dist.MaskedDistribution):
+        return inner & jnp.asarray(fn._mask)
+    if isinstance(fn, dist.Independent):
+        inner = jnp.broadcast_to(inner, fn.base_dist.batch_shape)
+        return inner.any(axis=tuple(range(inner.ndim - fn.reinterpreted_batch_ndims, inner.ndim)))
+    return inner
+
+
 # --- ArviZ ---------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from .layout import RESERVED, Layout, leaf_name
 from .local import LocalLogDensity
+from .observed import Observed
 from .posterior import Posterior, StartValues, check_posterior, check_start, start_values
 from .shards import (
     Shard,
@@ -26,6 +27,7 @@ __all__ = [
     "Keep",
     "Layout",
     "LocalLogDensity",
+    "Observed",
     "Posterior",
     "Regression",
     "Shard",

@@ -25,7 +25,7 @@ from numpyro import distributions as dist
 from numpyro.handlers import seed, substitute, uncondition
 from numpyro.infer.initialization import init_to_value
 
-from .._compat import inputs_of, observation_and_key
+from .._compat import inputs_of, mask_of, observation_and_key
 from .._refused import Refused
 from .._types import Batch, Key, Params
 from .numpyro_rows import check_each_row, check_rows_independent
@@ -42,6 +42,7 @@ from .numpyro_runs import (
     trace_sites,
 )
 from .numpyro_sites import Sites, read_sites
+from .observed import Observed, column
 from .posterior import Posterior
 from .tasks import Task
 
@@ -96,6 +97,18 @@ class NumpyroPosterior(Posterior):
         super().check_data(agent, params, batch)
         check_each_row(agent, self.model, params, batch)
 
+    def pointwise(self, params: Params, batch: Batch) -> dict[str, jax.Array]:
+        """Return the log-likelihood of every row, (rows,), by site; they add up to `log_likelihood`."""
+        return self.model.pointwise(params, batch)
+
+    def observations(self, params: Params, batch: Batch) -> dict[str, Observed]:
+        """Return the values of the sites of `pointwise`, and which rows no mask leaves out."""
+        return self.model.observations(params, batch)
+
+    def log_priors(self, params: Params) -> dict[str, jax.Array]:
+        """Return the log density of the prior, without Jacobians, site by site."""
+        return self.model.log_priors(params)
+
 
 @dataclass(frozen=True, eq=False)
 class NumpyroModel:
@@ -125,9 +138,35 @@ class NumpyroModel:
         return reduce(add, prior_terms(self.model, params, self.dummy, self.sites.prior_factors).values())
 
     def log_likelihood(self, params: Params, batch: Batch) -> jax.Array:
+        return reduce(add, self.pointwise(params, batch).values())
+
+    def pointwise(self, params: Params, batch: Batch) -> dict[str, jax.Array]:
+        """Return the log-likelihood of every row by site, (rows,) each."""
         sites = run_model(self.model, self.values(params), batch)
-        terms = [jnp.moveaxis(log_density(sites[name]), axis, 0) for name, axis in self.sites.row_axes.items()]
-        return reduce(add, [term.reshape(len(term), -1).sum(axis=1) for term in terms])
+        terms = {name: jnp.moveaxis(log_density(sites[name]), axis, 0) for name, axis in self.sites.row_axes.items()}
+        return {name: term.reshape(len(term), -1).sum(axis=1) for name, term in terms.items()}
+
+    def observations(self, params: Params, batch: Batch) -> dict[str, Observed]:
+        """Return the values of every site of the likelihood, and its rows that no mask leaves out.
+
+        A factor has no value: it is that of the data's array of its name, if there is one.
+        """
+        sites = run_model(self.model, self.values(params), batch)
+        found = {}
+        for name, axis in self.sites.row_axes.items():
+            site, shape = sites[name], log_density(sites[name]).shape
+            mask = jnp.moveaxis(jnp.broadcast_to(mask_of(site["fn"]), shape), axis, 0)
+            values = column(batch, name)
+            if name in self.sites.observed:
+                event = jnp.shape(site["value"])[jnp.ndim(site["value"]) - site["fn"].event_dim :]
+                values = jnp.moveaxis(jnp.broadcast_to(site["value"], (*shape, *event)), axis, 0)
+            found[name] = Observed(values, mask.reshape(len(mask), -1).any(axis=1))
+        return found
+
+    def log_priors(self, params: Params) -> dict[str, jax.Array]:
+        """Return the log density of every latent site's prior in its own space, and of the factors of the prior."""
+        sites = run_model(self.model, self.values(params), self.dummy)
+        return {name: log_density(sites[name]).sum() for name in [*params, *self.sites.prior_factors]}
 
     def constrain(self, params: Params) -> dict[str, jax.Array]:
         found = constrained(self.model, params, self.dummy, deterministic=True)

@@ -16,6 +16,7 @@ from .._checks import check_positive
 from .._extras import require
 from .._refused import Refused
 from .._types import Batch, Key, Params
+from .observed import Observed, base_observations, outcome_name
 from .prior import normal_prior, prior_predictive
 from .shards import Shard
 from .tasks import Classification, Regression, Task, checked_logits, checked_means
@@ -42,6 +43,8 @@ class Posterior:
         observations that the batch may have are ignored.
       task: what is predicted, if it is one label or one number a row, for scores. Its functions take what draws show.
       dims: names of the axes of the values that draws show, {"theta": ("groups",)}.
+      observed: name of what the likelihood is of, for ArviZ, `cs.Posterior(..., observed="time")`. Left out: the task's
+        outcome, or else "y" where the data have such an array.
       init: where chains start unless `cs.sample` has an init: the parameters, or a function of a key that returns them.
       draw_prior: `draw_prior(key)` draws parameters from the prior, for `prior_predictive`.
       quantities: what `run.predict` can be asked for by name, {"rate": function}: each a function of (params, batch)
@@ -56,6 +59,7 @@ class Posterior:
     predictive: Callable[[Key, Params, Batch], Mapping[str, jax.Array]] | None = None
     task: Task | None = None
     dims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    observed: str | None = None
     init: Params | Callable[[Key], Params] | None = None
     draw_prior: Callable[[Key], Params] | None = None
     quantities: Mapping[str, Callable[[Params, Batch], jax.Array]] = field(default_factory=dict)
@@ -181,6 +185,18 @@ class Posterior:
         """Refuse data, already known to be arrays without NaN, that do not fit this model, with their agent's name."""
         if self.task is not None:  # its functions take what draws show
             self.task.check(agent, params if self.constrain is None else self.constrain(params), batch)
+
+    def pointwise(self, params: Params, batch: Batch) -> dict[str, jax.Array]:
+        """Return the log-likelihood of every row, (rows,), by observed variable; they add up to `log_likelihood`."""
+        return {outcome_name(self.observed, self.task, batch): self.log_likelihood(params, batch)}
+
+    def observations(self, params: Params, batch: Batch) -> dict[str, Observed]:
+        """Return the observed variables of `pointwise`: their values, and which rows are observations at all."""
+        return base_observations(self.observed, self.task, batch)
+
+    def log_priors(self, params: Params) -> dict[str, jax.Array]:
+        """Return the log density of the prior, without Jacobians, in as many parts as the model has names for."""
+        return {"log_prior": self.log_prior(params)}
 
     def local_logdensity(self, params: Params, shard: Shard, size: int) -> jax.Array:
         """Return ℓ_i(params), the part of the log density of the agent that holds `shard`, one of `size` agents."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from .._refused import Refused
 from .._types import Key, Params
+from .held_out import check_drawn
 
 if TYPE_CHECKING:
     from .run import Run
@@ -19,15 +20,25 @@ DRAWS_AT_ONCE = 64
 
 
 def per_draw(
-    run: Run, function: Callable[[Key, Params], Mapping[str, jax.Array]], seed: int = 0
+    run: Run,
+    function: Callable[[Key, Params], Mapping[str, jax.Array]],
+    seed: int = 0,
+    *,
+    agent: int | str | None = None,
 ) -> dict[str, np.ndarray]:
-    """Compute a function of a key and the parameters for all draws, block by block: (agent, chain, draw, ...) each."""
-    parameters = _sampled_parameters(run)
+    """Compute a function of a key and the parameters for all draws, block by block: (agent, chain, draw, ...) each.
+
+    Of one agent's draws, (chain, draw, ...), where `agent` is its number or its name.
+    """
+    check_drawn(run)
+    own = slice(None) if agent is None else slice(copy_of(run, agent), copy_of(run, agent) + 1)
+    parameters = sampled_parameters(run)
     of_draws = jax.jit(
         lambda keys, vectors: jax.lax.map(lambda both: function(both[0], parameters(both[1])), (keys, vectors))
     )
     key, parts, first = jax.random.key(seed), [], 0
     for block in run.blocks(DRAWS_AT_ONCE):
+        block = block[:, :, own]
         vectors = block.reshape(-1, block.shape[-1])
         keys = jax.vmap(jax.random.fold_in, (None, 0))(key, first + np.arange(len(vectors)))
         first += len(vectors)
@@ -36,11 +47,25 @@ def per_draw(
             {name: np.asarray(value).reshape(*block.shape[:3], *value.shape[1:]) for name, value in values.items()}
         )
     whole = {name: np.swapaxes(np.concatenate([part[name] for part in parts]), 0, 2) for name in parts[0]}
+    if agent is not None:
+        return {name: value[0] for name, value in whole.items()}
     agents = run.agents  # what all of them share was computed once, and is shown for each
     return {name: np.broadcast_to(value, (agents, *value.shape[1:])) for name, value in whole.items()}
 
 
-def _sampled_parameters(run: Run) -> Callable[[Any], Params]:
+def copy_of(run: Run, agent: int | str) -> int:
+    """Return which copy of the draws is an agent's, given its number or its name; refuse agents that are not there."""
+    names = run.agent_names
+    if agent in names:
+        agent = names.index(str(agent))
+    if isinstance(agent, bool) or not isinstance(agent, int | np.integer) or not 0 <= agent < run.agents:
+        named = f", or one of the names {', '.join(names)}" if run.names else ""
+        fix = f"Write a number from 0 to {run.agents - 1}{named}."
+        raise Refused(f"agent = {agent!r}", "the run has no draws of such an agent", fix)
+    return int(agent) if run.copies > 1 else 0
+
+
+def sampled_parameters(run: Run) -> Callable[[Any], Params]:
     """Return a jax function from a kept vector to the parameters that the posterior's functions take.
 
     A run where `keep=` has left some of them out is refused.

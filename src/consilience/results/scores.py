@@ -224,8 +224,8 @@ class ClassificationScores(Scores):
         entropy says other; 0.5 is chance. None where no such rows were given.
       rows: of the test set.
       draws: per chain.
-      auc: of two classes, the probability that a row of class 1 is given a larger p(1 | x) than one of class 0, (agent,);
-        ties count half. Also known as c-statistic. None for more classes, NaN where the test rows are of one class.
+      auc: of two classes, the probability that a row of class 1 is given a larger p(1 | x) than one of class 0, ties
+        counting half, (agent,): the c-statistic. None for more classes, NaN where the test rows are of one class.
       ece_interval: ends of a 90 % interval around the ECE, by a bootstrap over the test rows, (agent, 2).
       base_rates: share of each class among the test rows, (class,).
       agents: names of the agents; empty where they have none.

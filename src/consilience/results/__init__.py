@@ -1,5 +1,6 @@
 """Results of a run: its draws, diagnostics, predictions and cost, in memory or on disk."""
 
+from .checks import PredictiveCheck
 from .held_out import seen_classes
 from .loading import load, moments_of, stored_run
 from .predictions import PredictedInterval
@@ -13,6 +14,7 @@ __all__ = [
     "CumulativeAccuracy",
     "Moments",
     "PredictedInterval",
+    "PredictiveCheck",
     "RegressionScores",
     "Reliability",
     "Run",

@@ -17,6 +17,7 @@ from ..network import Network
 from ..report import report
 from ..store import Draws, blocks
 from .arviz import data_tree
+from .checks import PredictiveCheck, predictive_checks
 from .diagnostics import acceptance, consensus_error
 from .predictions import predict
 from .predictive import evaluate
@@ -311,6 +312,16 @@ class Run:
     def evaluation(self) -> Any:
         """Scores of the last `evaluate`, of this run or of the one it was loaded from; None before the first."""
         return None if self.folder is None else read_scores(self.folder)
+
+    @cached_property
+    def predictive_checks(self) -> Mapping[str, PredictiveCheck]:
+        """Check every outcome that is one number a row, by its name: what was observed beside what is drawn again.
+
+        Of the agents' own rows, by the first agent's draws, some of either where there are many. Empty where the run
+        does not know its posterior or data, or the posterior cannot draw outcomes, or not all draws are finite, or the
+        model is so large that fewer than 20 rows could be afforded.
+        """
+        return predictive_checks(self)
 
     def report(self, path: str | Path = "report.html", title: str | None = None) -> Path:
         """Write one self-contained page about the run: open it in any browser, or print it."""

@@ -257,7 +257,7 @@ class ClassificationScores(Scores):
         if self.base_rates is None:
             return {}
         share = self.base_rates
-        found = {"accuracy": share.max(), "nll": entropy(share), "brier": 1 - (share**2).sum(), "auc": 0.5}
+        found = {"accuracy": share.max(), "nll": entropy(share), "brier": 1 - (share**2).sum(), "ece": 0, "auc": 0.5}
         return {name: float(value) for name, value in found.items()}
 
     def _columns(self) -> list[tuple[str, np.ndarray, str]]:

@@ -100,10 +100,11 @@ def _network(reading: RunReading) -> Content:
     run, agents, names = reading.run, reading.run.network.size, reading.member_names
     classes = getattr(run.evaluation, "seen", None)
     notes = None
-    if run.rows is not None and agents <= MOST_NOTED:
-        held = [f"\n{listed([str(label) for label in own], 3)}" for own in classes] if classes else [""] * agents
-        named = [f"{name}\n" if reading.has_names else "" for name in names]
-        notes = [f"{a}{count(rows, 'row')}{own}" for a, rows, own in zip(named, run.rows, held, strict=True)]
+    if (run.rows is not None or reading.has_names) and agents <= MOST_NOTED:
+        parts = [list(names)] if reading.has_names else []
+        parts += [] if run.rows is None else [[count(rows, "row") for rows in run.rows]]
+        parts += [[listed([str(label) for label in own], 3) for own in classes]] if classes and run.rows else []
+        notes = ["\n".join(lines) for lines in zip(*parts, strict=True)]
     called = names if reading.has_names else [str(agent) for agent in range(agents)]
     neighbors = [listed([called[other] for other in run.network.neighbors(a)], NEIGHBOURS) for a in range(agents)]
     columns: dict[str, list[str]] = {"disc": [str(agent) for agent in range(agents)]} if reading.has_names else {}
@@ -142,8 +143,8 @@ def _parameters(reading: RunReading) -> Content:
     if not panels:
         return _parameter_table(reading)
     caption = (
-        f"Forest plot: the mean of a parameter as a dot, its central interval of {PROBABILITY:.2f} as a thin line, that "
-        f"of {INNER:.2f} as a thick one."
+        f"Forest plot: the mean of a parameter as a dot, its central interval of {PROBABILITY:.2f} as a thin line and "
+        f"that of {INNER:.2f} as a thick one."
     )
     if len(places) < len(names):
         caption += f" Of {len(names):,} parameters, {len(places)} that have a name and not only a number are shown."

@@ -22,9 +22,10 @@ import jax
 import numpy as np
 
 from .._compat import array_stats
+from .._refused import Refused
 from .._types import Batch
 from ..model import Classification
-from .per_draw import per_draw
+from .per_draw import per_draw, sampled_parameters
 from .pointwise import log_likelihoods, observed_rows
 
 if TYPE_CHECKING:
@@ -74,6 +75,10 @@ class PredictiveCheck:
 def predictive_checks(run: Run) -> Mapping[str, PredictiveCheck]:
     """Check all outcomes that are one number a row, by name; see `Run.predictive_checks`."""
     if run.posterior is None or run.posterior.predictive is None or run.shards is None or not run.num_draws:
+        return {}
+    try:
+        sampled_parameters(run)
+    except Refused:  # keep= has left some out
         return {}
     some = _thinned(run)
     batch, all_rows = _rows_of(run, most=MOST_WORK // max(1, some.num_draws * some.num_chains * run.layout.dimension))
@@ -150,10 +155,10 @@ def _check(y: np.ndarray, again: np.ndarray, log_lik: np.ndarray, is_label: bool
 def _loo_weights(log_lik: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the weights (draw, row) that leave each row out, given all log-likelihoods, and every row's k̂."""
     logs, k_hat = -log_lik.astype(float), np.full(log_lik.shape[1], -np.inf)
-    for row, raw in enumerate(logs.T):
+    for row, own in enumerate(log_lik.T.astype(float)):
         # Where likelihoods are alike, as of rows that are certain, no tail can be fitted: those weights need none.
         with suppress(ValueError), np.errstate(all="ignore"):
-            smoothed, k = array_stats().psislw(raw)
+            smoothed, k = array_stats().psislw(own)
             if np.isfinite(smoothed).all():
                 logs[:, row], k_hat[row] = smoothed, k
     weights = np.exp(logs - logs.max(axis=0))

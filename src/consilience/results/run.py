@@ -318,8 +318,8 @@ class Run:
         """Check every outcome that is one number a row, by its name: what was observed beside what is drawn again.
 
         Of the agents' own rows, by the first agent's draws, some of either where there are many. Empty where the run
-        does not know its posterior or data, or the posterior cannot draw outcomes, or not all draws are finite, or the
-        model is so large that fewer than 20 rows could be afforded.
+        does not know its posterior or data, or `keep=` has left parameters out, or the posterior cannot draw outcomes,
+        or not all draws are finite, or the model is so large that fewer than 20 rows could be afforded.
         """
         return predictive_checks(self)
 

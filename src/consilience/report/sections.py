@@ -138,23 +138,31 @@ def _parameters(reading: RunReading) -> Content:
     names = reading.summary.names
     if not names:
         return figures.missing("No parameters were kept.")
-    places = chosen(names)
+    in_table = _tabled(reading)
+    places = chosen(names) or in_table
     panels = forest([names[k] for k in places], intervals(reading.run, places))
+    content = _parameter_table(reading, in_table)
     if not panels:
-        return _parameter_table(reading)
+        return content
     caption = (
         f"Forest plot: the mean of a parameter as a dot, its central interval of {PROBABILITY:.2f} as a thin line and "
         f"that of {INNER:.2f} as a thick one."
     )
     if len(places) < len(names):
-        caption += f" Of {len(names):,} parameters, {len(places)} that have a name and not only a number are shown."
+        which = "those of the table" if places == in_table else "those that have a name and not only a number"
+        caption += f" Of {len(names):,} parameters, these {len(places)} are {which}."
     drawing = tag("figure", *panels, tag("figcaption", caption))
-    return tag("div", drawing, tag("div", join([_parameter_table(reading)])), class_="beside forest")
+    return tag("div", drawing, tag("div", join(content)), class_="beside forest")
 
 
-def _parameter_table(reading: RunReading) -> Content:
+def _tabled(reading: RunReading) -> list[int]:
+    """Return the places of the parameters that are in the table: all, or of many those with the largest R-hat."""
+    total = len(reading.summary.names)
+    return worst_places(reading.summary.columns["r_hat"], total if total <= MOST_ROWS else SHOWN_ROWS)
+
+
+def _parameter_table(reading: RunReading, places: list[int]) -> list[Markup]:
     names, columns = reading.summary.names, reading.summary.columns
-    places = worst_places(columns["r_hat"], len(names) if len(names) <= MOST_ROWS else SHOWN_ROWS)
     rows = []
     for k, interval in zip(places, intervals(reading.run, places), strict=True):
         r_hat, _, sd, *rest = (write(float(columns[name][k])) for name, write in STATISTICS.values())

@@ -219,6 +219,8 @@ def test_the_interval_of_an_ece_is_a_bootstrap_over_rows(predictive):
     expected = [2 * ece - np.quantile(again, 0.95), 2 * ece - np.quantile(again, 0.05)]
     np.testing.assert_allclose(scores.ece_interval(p, labels), expected, atol=0.01)
     assert np.isnan(scores.ece_interval(p * np.nan, labels)).all()
+    low, high = scored([p], labels).ece_interval[0]
+    assert f"90% within {low:.3f} and {high:.3f}, by a bootstrap over test rows" in str(scored([p], labels))
 
 
 def test_intervals_of_calibrated_predictions_reach_down_to_nearly_zero():

@@ -44,7 +44,7 @@ class Interval(NamedTuple):
         width = self.high - self.low
         if not (self.is_finite and width > 0 and max(abs(self.low), abs(self.high)) < LARGE and width > SMALL):
             return number(value)
-        return fixed(value, max(0, math.ceil(1.5 - math.log10(width))))
+        return fixed(value, max(0, math.ceil(1.9 - math.log10(width))))
 
     @property
     def text(self) -> str:

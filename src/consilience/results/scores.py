@@ -265,14 +265,15 @@ class ClassificationScores(Scores):
             ("accuracy", self.accuracy, "fraction of test rows whose most probable class is the true one"),
             ("NLL", self.nll, "mean of -log p(true class): lower is better, inf where a true class was ruled out"),
             ("Brier", self.brier, "mean of Σ (p - truth)² over classes, 0 to 2: lower is better" + self._base("brier")),
-            ("ECE", self.ece, f"mean gap between confidence and accuracy over {BINS} bins: 0 is calibrated"),
+            (
+                "ECE",
+                self.ece,
+                f"mean gap between confidence and accuracy over {BINS} bins: 0 is calibrated{self._sure()}",
+            ),
         ]
-        if self.ece_interval is not None:
-            meaning = f"{ECE_LEVEL:.0%} interval of the ECE, by a bootstrap over test rows"
-            columns += [("ECE from", self.ece_interval[:, 0], meaning), ("ECE to", self.ece_interval[:, 1], "its end")]
         if self.auc is not None:
             columns.insert(1, ("AUC", self.auc, "c-statistic: how well p tells the two classes, 0.5 is chance"))
-        if self.seen is not None:
+        if self.seen is not None and not np.isnan(self.unseen_accuracy).all():
             columns += [
                 ("unseen acc", self.unseen_accuracy, "accuracy on classes that the agent has no data of"),
                 ("unseen NLL", self.unseen_nll, "NLL on classes that the agent has no data of"),
@@ -281,6 +282,13 @@ class ClassificationScores(Scores):
             meaning = "how well entropy tells rows of another distribution: 0.5 is chance, 1 perfect"
             columns.append(("OOD AUROC", self.ood_auroc, meaning))
         return columns
+
+    def _sure(self) -> str:
+        """Say within what the ECE lies; of several agents, from the lowest start of an interval to the highest end."""
+        if self.ece_interval is None or not np.isfinite(self.ece_interval).all():
+            return ""
+        low, high = self.ece_interval.min(), self.ece_interval.max()
+        return f"; {ECE_LEVEL:.0%} within {low:.3f} and {high:.3f}, by a bootstrap over test rows"
 
     def _base(self, name: str) -> str:
         return f"; {value:.4g} at the base rates" if (value := self.at_base_rates.get(name)) is not None else ""

@@ -6,18 +6,12 @@ Made from the records in docs/experiments, which `consilience reproduce NAME --s
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 from consilience.experiments import EXPERIMENTS
 from consilience.experiments.record import PAPER, Judged, Record
-from consilience.experiments.summary import (
-    CLAIM_HEADER,
-    claim_cells,
-    markdown_table,
-    method_cells,
-    method_header,
-    provenance,
-)
+from consilience.experiments.summary import CLAIM_HEADER, claim_cells, method_cells, method_header, provenance
 
 DOCS = Path(__file__).parent.parent / "docs"
 RECORDS = DOCS / "experiments"
@@ -67,6 +61,11 @@ def page(found: list[Record]) -> str:
         facts = "\n".join(f"    - {name}: {value}" for name, value in provenance(record).items())
         parts.append(f'??? note "Where this comes from"\n\n{facts}')
     return "\n\n".join(parts) + "\n"
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
 def claims(record: Record) -> str:

@@ -80,7 +80,7 @@ def main() -> None:
     print(run.summary().verdict)
     print(f"summary: {time.perf_counter() - began:.1f} s, peak memory {peak_gigabytes():.2f} GB", flush=True)
     began = time.perf_counter()
-    some = run.to_arviz().posterior.w.isel(agent=0, draw=slice(0, None, 1000)).mean().item()
+    some = run.to_arviz().posterior.w.isel(draw=slice(0, None, 1000)).mean().item()
     print(f"every thousandth draw by ArviZ: mean {some:.4f}, {time.perf_counter() - began:.1f} s")
     print(f"peak memory {peak_gigabytes():.2f} GB")
     shutil.rmtree(folder.parent)

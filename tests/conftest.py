@@ -44,7 +44,7 @@ matplotlib.use("Agg")
 jax.config.update("jax_num_cpu_devices", 5)  # for tests of meshes; the others use the first
 SHAPES_CHECKED = (
     "samplers",
-    *(f"neighbors.{name}" for name in ("alone", "edges", "gossip", "projection", "protocol")),
+    *(f"neighbors.{name}" for name in ("alone", "edges", "gossip", "protocol")),
 )
 install_import_hook([f"consilience.{name}" for name in SHAPES_CHECKED], "beartype.beartype")
 

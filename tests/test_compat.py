@@ -621,6 +621,22 @@ def test_diagnostics_are_per_series_along_the_named_axes():
     np.testing.assert_allclose(stats.bfmi(energy, chain_axis=0, draw_axis=1), fraction, rtol=5e-3)
 
 
+@relies_on("arviz-stats", "leave-one-out is another, or is not there: run.loo and cs.compare", _compat.array_stats)
+def test_leave_one_out_of_plain_arrays_is_that_of_the_posterior_without_the_row():
+    """Of a normal mean with a flat prior, whose posterior without a row is known."""
+    random = np.random.default_rng(0)
+    y = random.standard_normal(30)
+    draws = y.mean() + random.standard_normal((4, 2000)) / np.sqrt(30)  # chains, draws
+    log_likelihoods = -0.5 * (y[:, None, None] - draws) ** 2 - 0.5 * np.log(2 * np.pi)
+    elpd, k, p_loo = _compat.array_stats().loo(log_likelihoods, chain_axis=1, draw_axis=2, r_eff=1.0)
+    others = (y.sum() - y) / 29
+    exact = -0.5 * (y - others) ** 2 / (1 + 1 / 29) - 0.5 * np.log(2 * np.pi * (1 + 1 / 29))
+    np.testing.assert_allclose(elpd, exact, atol=0.02)
+    mean = np.log(np.exp(log_likelihoods).mean(axis=(1, 2)))
+    np.testing.assert_allclose(p_loo, mean - elpd, atol=1e-9)
+    assert k.shape == (30,) and (k < 0.5).all()
+
+
 # --- zarr ----------------------------------------------------------------------------------------------
 
 

@@ -24,3 +24,7 @@ def test_the_front_page_has_the_claims_as_they_were_judged(records):
                 assert claim.claim in table
                 assert f"| {claim.measured} | **{claim.verdict}** |" in table
     assert table.count("Theorem 3.") == 3
+
+
+def test_a_table_s_cells_may_have_bars_in_them():
+    assert experiments.markdown_table(["a"], [["b | c"]]) == "| a |\n| --- |\n| b \\| c |"

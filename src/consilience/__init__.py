@@ -2,7 +2,7 @@
 
 from .model import Classification, Posterior, Regression, pool, shard
 from .network import Network
-from .results import Run, Summary, load
+from .results import Comparison, Loo, Run, Summary, compare, load
 from .runs import Devices, Peer, sample
 from .samplers import DESGHMC as desghmc  # noqa: N811
 from .samplers import DESGLD as desgld  # noqa: N811
@@ -22,7 +22,9 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Classification",
+    "Comparison",
     "Devices",
+    "Loo",
     "Network",
     "Peer",
     "Posterior",
@@ -30,6 +32,7 @@ __all__ = [
     "Run",
     "Summary",
     "centralized_hmc",
+    "compare",
     "consensus_monte_carlo",
     "decentralize",
     "desghmc",

@@ -50,3 +50,14 @@ def test_notes_follow_on_lines_of_their_own_but_for_jax_s(capsys):
     code, said = ended(error, capsys)
     assert code in (FAILED, REFUSED)
     assert said.startswith("RuntimeError: no such column\nThe model was run on two rows.\n") and "JAX" not in said
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (KeyboardInterrupt(), "interrupted."),
+        (KeyboardInterrupt("ended at once: it is lost"), "ended at once: it is lost."),
+    ],
+)
+def test_an_interrupted_command_says_so_and_ends_with_130(error, words, capsys):
+    assert ended(error, capsys) == (130, f"{words}\n")

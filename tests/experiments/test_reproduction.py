@@ -12,7 +12,7 @@ from consilience.experiments.claims import Exact, judge
 from consilience.experiments.methods import _acceptance, curve_of, settings
 from consilience.experiments.record import PAPER, Curve, Judged, MethodRow, Options, Record
 from consilience.experiments.reproduction import command
-from consilience.experiments.summary import markdown_table, method_cells, method_header, score_cell
+from consilience.experiments.summary import method_cells, method_header, score_cell
 from consilience.samplers import DMALA, DULA, HMC, Published
 
 RECORDS = Path(__file__).parents[2] / "docs" / "experiments"
@@ -75,7 +75,6 @@ def test_cells_are_means_with_their_spread():
     assert score_cell(found.rows[0], "missing", 3) == "n/a"
     assert len(method_header(found)) == len(method_cells(found)[0])
     assert "target" not in method_header(found)
-    assert markdown_table(["a"], [["b | c"]]) == "| a |\n| --- |\n| b \\| c |"
 
 
 def test_the_command_repeats_the_run():

@@ -271,6 +271,11 @@ def per_row(batch, _):
         numpyro.sample("effect", dist.Normal(0, 1))
 
 
+def some_unobserved(batch, mu):
+    with rows(batch):
+        numpyro.sample("dose", dist.Normal(mu, 1), obs=batch["y"], obs_mask=batch["y"] > 0)
+
+
 def own_groups(batch, _):
     with numpyro.plate("groups", int(batch["group"].max()) + 1):
         return numpyro.sample("theta", dist.Normal(0, 1))[batch["group"]]
@@ -319,6 +324,7 @@ def one_site_a_row(batch):
 
 REFUSED = {
     "a latent per row": (bad(per_row), r"'effect': it has values for each row, shape \(2,\) for 2.*numpyro\.plate\("),
+    "an obs_mask": (bad(some_unobserved), r"the obs_mask of 'dose': .*handlers\.mask\(mask=batch\[\.\.\.\]\)"),
     "an agent's own groups": (bad(own_groups), r"looks at values in Python.*plate\(\"groups\", 12\)"),
     "groups by numpy": (bad(own_groups_by_numpy), r"looks at values.*theta\[batch\[\"group\"\]\]"),
     "discrete": (
@@ -536,7 +542,7 @@ def test_draws_over_a_ring_are_named_and_constrained():
     }
     assert run.draws["tau"].min() > 0
     np.testing.assert_array_equal(run.draws["largest"], run.draws["theta"].max(axis=-1))
-    assert run.to_arviz()["posterior"]["theta"].dims == ("agent", "chain", "draw", "groups")
+    assert run.to_arviz()["posterior"]["theta"].dims == ("chain", "draw", "groups")
 
 
 def test_an_impossible_row_is_refused_before_the_first_draw(monkeypatch):

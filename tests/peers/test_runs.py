@@ -1,13 +1,18 @@
 """Agents in processes of their own draw what `simulate` draws, agree before they start, and go on without others."""
 
+import json
 import re
 import signal
+from contextlib import chdir
+from dataclasses import replace
 
 import jax
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import consilience as cs
+from consilience.cli.app import app
 
 from ..patience import PATIENCE
 from .crew import AGENT, BARE, MODEL, Crew, command
@@ -211,6 +216,25 @@ def test_an_adapted_run_is_the_same_on_all_agents_to_the_bit(crews, tmp_path):
     steps = [crew.run(name).stats["step_size"][0] for name in crew.names]
     np.testing.assert_array_equal(steps[1], steps[0])
     assert len(np.unique(steps[0])) == 2  # each chain has its own, found in the warm-up
+    assert_sums_add_up(crew)
+
+
+def assert_sums_add_up(crew):
+    """What the owners hand over of their rows gives the figures of all rows."""
+    sums = [f"{name}.json" for name in crew.names]
+    with chdir(crew.folder):
+        for name, file in zip(crew.names, sums, strict=True):
+            words = ["compare", f"peers/{name}", "--data", "regression:rows", "--out", file]
+            done = CliRunner().invoke(app, words)
+            assert done.exit_code == 0, (done.output, done.exception)
+        told = json.loads(CliRunner().invoke(app, ["compare", *sums, "--json"]).stdout)
+    with jax.enable_x64(True):
+        module = load(MODEL)
+        shards = [module["rows"](index) for index in range(len(crew.names))]
+        own = cs.load(crew.run_folder("agent0"), posterior=module["posterior"], shards=shards[:1])
+        pooled = replace(own, owner=None, shards=shards).loo()
+    assert told["rows"] == pooled.rows == 75
+    np.testing.assert_allclose([told["elpd"], told["se"]], [pooled.elpd, pooled.se], atol=1e-8)
 
 
 def test_masked_sums_give_the_same_draws(crews, tmp_path):

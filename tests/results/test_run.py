@@ -1,6 +1,5 @@
 """What a run says of itself."""
 
-import arviz_stats
 import numpy as np
 import pytest
 from arviz_stats.base import array_stats
@@ -146,16 +145,6 @@ def test_consensus_error_is_measured_in_posterior_sd(run):
     assert synthetic(np.repeat(common, 4, axis=0), run).consensus_error < 1e-12
     offsets = 0.5 * np.array([1, -1, 1, -1])[:, None, None, None] * common.std(axis=(1, 2))
     assert synthetic(common + offsets, run).consensus_error == pytest.approx(0.5, rel=1e-6)
-
-
-def test_arviz_reads_it(run):
-    tree = run.to_arviz()
-    assert tree["posterior"]["params"].dims == ("agent", "chain", "draw", "params_dim_0")
-    np.testing.assert_array_equal(tree["posterior"]["params"].values, run.draws)
-    assert set(tree["sample_stats"].data_vars) == {"acceptance_rate", "is_accepted", "disagreement"}
-    table = arviz_stats.summary(tree.sel(agent=0))
-    assert len(table) == 3
-    assert arviz_stats.rhat(tree)["params"].dims == ("agent", "params_dim_0")
 
 
 def test_acceptance_and_repr(run):

@@ -188,7 +188,7 @@ def test_real_runs_have_all_figures(sampler):
         progress=False,
     )
     summary = run.summary()
-    assert list(summary.columns) == ["mean", "sd", "mcse_mean", "ess_bulk", "ess_tail", "r_hat"]
+    assert list(summary.columns) == ["mean", "sd", "3%", "97%", "mcse_mean", "ess_bulk", "ess_tail", "r_hat"]
     assert all(np.isfinite(values).all() for values in summary.columns.values())
     np.testing.assert_allclose(
         summary.columns["mcse_mean"], summary.columns["sd"] / np.sqrt(summary.columns["ess_bulk"]), rtol=0.5

@@ -421,7 +421,7 @@ class TestStore:
         posterior = replace(POSTERIOR, dims={"w": ("dose",)})
         run = sample(posterior=posterior, out=tmp_path / "run")
         for found in (run, cs.load(tmp_path / "run")):
-            assert found.to_arviz().posterior.w.dims == ("agent", "chain", "draw", "dose")
+            assert found.to_arviz().posterior.w.dims == ("chain", "draw", "dose")
         with pytest.raises(ValueError, match=r"dims: w has shape \(3,\) and axes \('a', 'b'\)"):
             sample(posterior=replace(POSTERIOR, dims={"w": ("a", "b")}))
 
@@ -435,10 +435,6 @@ class TestStore:
         assert loaded.draws["w"].dtype == loaded.moments.mean["w"].dtype == np.float64
         np.testing.assert_array_equal(loaded.draws["w"], draws)
         np.testing.assert_array_equal(loaded.moments.mean["w"], mean)
-
-    def test_data_called_like_a_coordinate(self):
-        shards = [{**shard, "owner": shard["y"]} for shard in TARGET.shards]
-        assert "data.owner" in sample(shards=shards).to_arviz().observed_data
 
     def test_what_all_agents_share_is_there_once_and_xarray_opens_it(self, tmp_path):
         for name, sampler, copies in (("nuts", cs.nuts(), 1), ("dmala", cs.dmala(), 4)):
@@ -465,7 +461,7 @@ class TestStore:
         assert str(loaded.summary()) == str(run.summary())
         assert loaded.network.facts == RING.facts
         xarray.testing.assert_identical(
-            loaded.to_arviz()["posterior"].to_dataset(), run.to_arviz()["posterior"].to_dataset()
+            loaded.to_arviz(agent="all")["posterior"].to_dataset(), run.to_arviz(agent="all")["posterior"].to_dataset()
         )
 
     def test_a_network_of_given_weights_comes_back(self, tmp_path):
@@ -497,9 +493,15 @@ class TestStore:
         sample(out=tmp_path / "run")
         import zarr
 
-        tree = cs.load(tmp_path / "run").to_arviz()
-        monkeypatch.setattr(zarr.Array, "__getitem__", None)
-        assert tree.posterior.w.isel(agent=0, draw=slice(5)).sizes["draw"] == 5
+        run = cs.load(tmp_path / "run")
+        trees = {0: run.to_arviz(), 3: run.to_arviz(agent=3), "all": run.to_arviz(agent="all")}
+        with monkeypatch.context() as unreadable:
+            unreadable.setattr(zarr.Array, "__getitem__", None)
+            found = {agent: tree.posterior.w.isel(draw=slice(5)) for agent, tree in trees.items()}
+            assert all(values.sizes["draw"] == 5 for values in found.values())
+        for agent, values in found.items():
+            chosen = slice(None) if agent == "all" else agent
+            np.testing.assert_array_equal(values, run.draws["w"][chosen][..., :5, :])
 
 
 def _watched(method, read):
@@ -574,22 +576,6 @@ def test_scores_stay_with_the_run(tmp_path):
     path.write_text(path.read_text().replace('"format": 2', '"format": 9'))
     with pytest.raises(ValueError, match=r"scores\.json: it has format 9, and this version of consilience reads 2"):
         assert cs.load(tmp_path / "run").evaluation
-
-
-def test_predictions_of_the_data_for_arviz():
-    posterior = cs.Posterior.regressor(lambda p, x: x @ p["w"] + p["b"])
-    run = sample(posterior=posterior, sampler=cs.nuts(), num_samples=400)
-    tree = run.to_arviz(log_likelihood=True, posterior_predictive=True)
-    pooled = cs.pool(TARGET.shards)[0]
-    mean = run.draws["w"][0] @ pooled["x"].T + run.draws["b"][0][..., None]
-    expected = -0.5 * (pooled["y"] - mean) ** 2 - 0.5 * np.log(2 * np.pi)
-    np.testing.assert_allclose(tree.log_likelihood.log_likelihood.values[2], expected, rtol=1e-3, atol=1e-4)
-    drawn = tree.posterior_predictive.y.values[0]
-    assert drawn.shape == (2, 400, 54)
-    assert abs((drawn - mean).std() - 1) < 0.02
-    np.testing.assert_array_equal(tree.observed_data.owner.values, np.repeat(range(4), [12, 13, 14, 15]))
-    with pytest.raises(ValueError, match="cannot draw observations"):
-        sample().to_arviz(posterior_predictive=True)
 
 
 def test_an_array_without_what_makes_its_folder_a_group_is_found_again(tmp_path):

@@ -9,10 +9,11 @@ when the agent is started, --data. The run's folder is run, beside the file, if 
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,9 @@ from ..network import network_from_spec
 from ..peers import AgentFile, AgentTable, agent_of, check_mask
 from .build import sampler_from
 from .columns import READERS
-from .config import TABLES, Config, check_config
+from .config import TABLES, Config, SplitTable, check_config
+from .data import load_data
+from .modules import named
 
 OUT = "run"
 COLUMNS = ("features", "target")  # keys of [data] that say how a table is read
@@ -81,6 +84,23 @@ def check_agent(path: Path, tables: Mapping[str, Any]) -> AgentRun:
     own.check_network(network, config.network.kind)
     check_mask(own.mask, network.size, sampler_from(config.sampler))
     return AgentRun(**vars(own), config=config)
+
+
+def own_rows(agent: AgentRun) -> Any:
+    """Load this agent's own data."""
+    table = agent.config.data
+    if table.loader is not None:
+        takes = inspect.signature(named("--data", table.loader, agent.config.folder)).parameters
+        known = {"agent": agent.place.name, "index": agent.place.index}
+        mine = {name: value for name, value in known.items() if name in takes and name not in table.arguments}
+        table = replace(table, arguments={**table.arguments, **mine})
+    shards = load_data(table, SplitTable(), agent.config.folder, 1).shards
+    if callable(shards):
+        return shards(agent.place.index)
+    if len(shards) != 1:
+        reason = f"--data {table.loader} gives {len(shards)} shards, and {agent.place.name} needs its own"
+        raise Refused("", reason, "Return one, for example that of the argument index.")
+    return shards[0]
 
 
 def _check_not_for_agents(given: Iterable[str]) -> None:

@@ -11,6 +11,7 @@ from rich.markup import escape
 from typer import Option
 
 from .. import __version__
+from .compare import compare
 from .demo import demo
 from .errors import EXIT_CODES
 from .init import init
@@ -53,5 +54,5 @@ def _help(command: Callable[..., Any]) -> str:
     return escape("\n\n".join(p if p.startswith(as_they_are) else " ".join(p.split()) for p in paragraphs))
 
 
-for command in (demo, run, report, network, plan, init, peer, launch, status, reproduce):
+for command in (demo, run, report, compare, network, plan, init, peer, launch, status, reproduce):
     app.command(help=_help(command), epilog=EXIT_CODES)(command)

@@ -17,7 +17,7 @@ from .._compat import is_out_of_memory
 from .._refused import Refused
 from ..engine import Hosts, LostHostError, is_known_to_all
 from ..runs import Devices
-from .errors import FAILED, INTERRUPTED, end, exit_on_error, shortly, stdout_to
+from .errors import FAILED, end, exit_on_error, shortly, stdout_to
 
 CLUSTER = "cluster"
 
@@ -77,18 +77,10 @@ def exit_on_error_together(hosts: Hosts, hint: Callable[[], str]) -> Iterator[No
         reason = error.__context__ if isinstance(error, typer.Exit) else error
         if reason is not None and is_known_to_all(reason):
             raise
-        if isinstance(error, KeyboardInterrupt):
-            print("interrupted.", hint(), sep="\n", file=sys.stderr)
-        elif not isinstance(error, typer.Exit):
+        if not isinstance(error, typer.Exit):
             traceback.print_exc()
         sys.stderr.flush()
-        os._exit(_exit_code(error))
-
-
-def _exit_code(error: BaseException) -> int:
-    if isinstance(error, typer.Exit):
-        return error.exit_code
-    return INTERRUPTED if isinstance(error, KeyboardInterrupt) else FAILED
+        os._exit(error.exit_code if isinstance(error, typer.Exit) else FAILED)
 
 
 @contextmanager

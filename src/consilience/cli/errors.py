@@ -35,8 +35,8 @@ _NOT_THE_USERS = (_PACKAGE, "<", *(sysconfig.get_path(name) for name in ("stdlib
 def exit_on_error(code: int = REFUSED, hint: Callable[[], str] = str) -> Iterator[None]:
     """End the command on an error, with a message and no traceback: what is refused with `code`, what fails with 1.
 
-    An error in the user's own code ends it with `code`, too, and the message says in which line. Any other error is a
-    bug of this package, and keeps its traceback.
+    An error in the user's own code ends it with `code`, too, and the message says in which line; Ctrl-C with 130. Any
+    other error is a bug of this package, and keeps its traceback.
 
     Args:
       hint: returns what to do now, which is said after the message.
@@ -46,13 +46,16 @@ def exit_on_error(code: int = REFUSED, hint: Callable[[], str] = str) -> Iterato
             yield
         except typer.Exit:
             raise
+        except KeyboardInterrupt as reason:
+            end(INTERRUPTED, f"{str(reason) or 'interrupted'}.", hint())
         except Exception as raised:
             # What all hosts have stopped for is told by the error of the one that had it.
             error = raised.__cause__ if isinstance(raised, FailedOnHosts) and raised.__cause__ else raised
             refused = isinstance(error, Refused | ModuleNotFoundError)  # the latter says what to install
             notes = [note for note in getattr(error, "__notes__", ()) if not note.startswith("---")]  # which is jax's
             text = "\n".join([str(error) if refused else shortly(error), *notes])
-            users = [frame for frame in _frames(error) if not frame.filename.startswith(_NOT_THE_USERS)]
+            frames = traceback.extract_tb(error.__traceback__)
+            users = [frame for frame in frames if not frame.filename.startswith(_NOT_THE_USERS)]
             if users:
                 last = users[-1]
                 end(code, text, f"  in {last.filename}:{last.lineno}, {last.name}:\n    {last.line}", hint())
@@ -124,7 +127,3 @@ def check_extras(**modules: Sequence[str]) -> None:
     for extra, names in modules.items():
         for name in names:
             check_installed(name, extra)
-
-
-def _frames(error: BaseException) -> traceback.StackSummary:
-    return traceback.extract_tb(error.__traceback__)

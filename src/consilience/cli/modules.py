@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -43,6 +44,20 @@ def call(key: str, reference: str, function: Callable[..., Any], arguments: Mapp
         fix = choose_from(unknown[0], list(signature.parameters)) if unknown and signature.parameters else ""
         raise Refused(f"{key} do not fit {reference}{signature}", str(misfit), fix) from None
     return function(**arguments)
+
+
+@contextmanager
+def own_modules(folder: Path) -> Iterator[None]:
+    """Look in `folder` first, and forget the modules found there after the block: another may have the same names."""
+    before = set(sys.modules)
+    sys.path.insert(0, str(folder.resolve()))
+    try:
+        yield
+    finally:
+        for name in set(sys.modules) - before:
+            file = getattr(sys.modules[name], "__file__", None)
+            if file is not None and Path(file).resolve().is_relative_to(folder.resolve()):
+                del sys.modules[name]
 
 
 def _module(key: str, name: str, folder: Path) -> ModuleType:

@@ -37,6 +37,7 @@ def summary_data(summary: Summary) -> dict[str, Any]:
             {"name": name} | {column: values[k] for column, values in columns.items()}
             for k, name in enumerate(summary.names)
         ],
+        "predictions": None if summary.predictions is None else summary.predictions._asdict(),
         "consensus_error": summary.consensus_error,
         "acceptance": summary.acceptance,
         "divergences": summary.divergences,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import logging
 import os
@@ -13,7 +12,6 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,12 +25,9 @@ from .._tables import not_one_of
 from ..network import network_from_spec
 from ..peers import ON_LOSS, described, is_said
 from ..runs import Excluded, Peer, Stopped, dispatch_as_peers_must, sample
-from .agents import AgentRun, read_agent
+from .agents import AgentRun, own_rows, read_agent
 from .build import model_of, sampler_from
-from .config import SplitTable
-from .data import load_data
 from .errors import FAILED, INTERRUPTED, check_extras, end, exit_on_error, stdout_to
-from .modules import named
 from .options import Quiet, json_option, set_option
 from .output import result_text
 
@@ -81,7 +76,7 @@ def peer(
         jax.config.update("jax_enable_x64", agent.config.run.x64)  # for all threads: compiled code calls from its own
         with redirect_stdout(sys.stderr):
             posterior, init = model_of(agent.config)
-            rows = _rows(agent)
+            rows = own_rows(agent)
         runtime = Peer(agent, patience, StatusDisplay(agent.folder / STATUS, quiet))
     with _logged(agent, quiet), _zenoh_in_the_log(), redirect_stdout(sys.stderr), exit_on_error():
         config = agent.config
@@ -99,8 +94,6 @@ def peer(
             )
         except Stopped as reason:
             end(INTERRUPTED, f"stopped: {reason}", f"All agents can go on: {_again(file, data, changes, patience)}")
-        except KeyboardInterrupt as reason:
-            end(INTERRUPTED, f"{reason}.")
         except Excluded as reason:
             end(FAILED, str(reason))
     paths = {"run": str(done.folder), "log": str(agent.folder / LOG)}
@@ -119,23 +112,6 @@ def _again(file: Path, data: str | None, changes: Sequence[str], patience: float
     words += [word for change in changes for word in ("--set", change)]
     words += [] if patience == PATIENCE else ["--patience", f"{patience:g}"]
     return shlex.join(words)
-
-
-def _rows(agent: AgentRun) -> Any:
-    """Load this agent's own data."""
-    table = agent.config.data
-    if table.loader is not None:
-        takes = inspect.signature(named("--data", table.loader, agent.config.folder)).parameters
-        known = {"agent": agent.place.name, "index": agent.place.index}
-        mine = {name: value for name, value in known.items() if name in takes and name not in table.arguments}
-        table = replace(table, arguments={**table.arguments, **mine})
-    shards = load_data(table, SplitTable(), agent.config.folder, 1).shards
-    if callable(shards):
-        return shards(agent.place.index)
-    if len(shards) != 1:
-        reason = f"--data {table.loader} gives {len(shards)} shards, and {agent.place.name} needs its own"
-        raise Refused("", reason, "Return one, for example that of the argument index.")
-    return shards[0]
 
 
 @contextmanager

@@ -29,6 +29,7 @@ COMMENTS = {
     "sampler": "the same for all agents",
     "run": "the same for all agents; the draws go to the folder run, beside this file",
 }
+FILES = {"key": "key.pem", "certificate": "certificate.pem", "authority": "authority.pem"}
 COLUMN_LINES = '# features = ["age", "bmi"]\n# target = "ill"\n'
 
 
@@ -110,9 +111,7 @@ def _agent_text(plan: Provision, agent: int) -> str:
         "name": name,
         "run": plan.run_id,
         "listen": plan.places[agent].listen,
-        "key": "key.pem",
-        "certificate": "certificate.pem",
-        "authority": "authority.pem",
+        **FILES,
         "names": plan.names,
         "on_loss": plan.on_loss,
         "mask": plan.mask,
@@ -136,8 +135,7 @@ def _commented(name: str, table: Mapping[str, Any]) -> str:
 
 def _observer_text(plan: Provision) -> str:
     """Return the text of observer.toml."""
-    files = {"key": "key.pem", "certificate": "certificate.pem", "authority": "authority.pem"}
-    tables = {OBSERVER: {"run": plan.run_id, **files, "names": plan.names}, "agents": plan.endpoints}
+    tables = {OBSERVER: {"run": plan.run_id, **FILES, "names": plan.names}, "agents": plan.endpoints}
     return f"# For who watches the run {plan.run_id}. key.pem must not leave this folder.\n\n{_toml(tables)}"
 
 

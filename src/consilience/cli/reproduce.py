@@ -28,7 +28,7 @@ from ..experiments import (
 )
 from ..experiments import reproduce as run_experiment
 from ..store import RUN
-from .errors import FOR_PAGES, INTERRUPTED, check_extras, check_folder, end, exit_on_error
+from .errors import FOR_PAGES, check_extras, check_folder, exit_on_error
 from .options import Quick, Quiet, json_option
 from .output import new_table
 
@@ -69,21 +69,18 @@ def reproduce(
         drawn = any(folder.glob(f"*/{RUNS}/*/{RUN}"))
         return f"{folder} has what was drawn: the same command goes on with it, --out DIR starts anew." * drawn
 
-    try:
-        with exit_on_error(hint=what_now):
-            chosen = _chosen(names)
-            _check(chosen, scale, folder)
-            keep_compiled_code()
-            records = []
-            for experiment in chosen:
-                place = folder / experiment.name
-                options = Options(scale, seeds, place, precision, not (quiet or as_json), quick)
-                records.append(run_experiment(experiment, options))
-                if not as_json:
-                    show(records[-1])
-            write_page(records_in(folder, EXPERIMENTS), folder, folder / PAGE)
-    except KeyboardInterrupt:
-        end(INTERRUPTED, "interrupted.", what_now())
+    with exit_on_error(hint=what_now):
+        chosen = _chosen(names)
+        _check(chosen, scale, folder)
+        keep_compiled_code()
+        records = []
+        for experiment in chosen:
+            place = folder / experiment.name
+            options = Options(scale, seeds, place, precision, not (quiet or as_json), quick)
+            records.append(run_experiment(experiment, options))
+            if not as_json:
+                show(records[-1])
+        write_page(records_in(folder, EXPERIMENTS), folder, folder / PAGE)
     if as_json:
         print(json.dumps([json.loads(record.to_json()) for record in records], indent=1, ensure_ascii=False))
     else:

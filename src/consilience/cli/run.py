@@ -31,7 +31,7 @@ from .devices import (
     exit_on_error_together,
     runtime_of,
 )
-from .errors import FAILED, INTERRUPTED, MOST_LINES, check_extras, check_folder, check_page, end, exit_on_error
+from .errors import FAILED, MOST_LINES, check_extras, check_folder, check_page, exit_on_error
 from .options import Changes, Quiet, json_option
 from .output import result_text
 
@@ -94,20 +94,17 @@ def run(
         return _what_now(config.out, devices_line(devices, coordinator, hosts, host))
 
     precision = jax.enable_x64(config.run.x64 or jax.config.read("jax_enable_x64"))
-    try:
-        with precision, redirect_stdout(sys.stderr):  # stdout is for the result
-            with exit_on_error_together(all_hosts, what_now):
-                all_hosts.together(check)
-                job = all_hosts.together(lambda: build(config))
-                done = _sample(config, job, resume, quiet, runtime)
-                all_hosts.part()
-            if not all_hosts.is_first:
-                return
-            with exit_on_error(FAILED, hint=what_now):
-                paths = _finish(config, job, done, not no_report)
-                result = result_text(done, as_json, paths)
-    except KeyboardInterrupt:
-        end(INTERRUPTED, "interrupted.", what_now())
+    with precision, redirect_stdout(sys.stderr):  # stdout is for the result
+        with exit_on_error_together(all_hosts, what_now):
+            all_hosts.together(check)
+            job = all_hosts.together(lambda: build(config))
+            done = _sample(config, job, resume, quiet, runtime)
+            all_hosts.part()
+        if not all_hosts.is_first:
+            return
+        with exit_on_error(FAILED, hint=what_now):
+            paths = _finish(config, job, done, not no_report)
+            result = result_text(done, as_json, paths)
     print(result)
 
 

@@ -6,11 +6,13 @@ from .hosts import FailedOnHosts, Hosts, LostHostError, is_known_to_all, join
 from .loop import Inputs, Kept, Model, all_but_clock, move_all, noise_of, start_all, start_values_all
 from .moments import MOMENTS, Accumulated, read_moments
 from .place import ComputePlace, OneDevice
+from .posterior_code import ROWS_TRACED, code_of_posterior, row_of
 from .tracing import Traced, trace
 
 __all__ = [
     "CHUNK_SECONDS",
     "MOMENTS",
+    "ROWS_TRACED",
     "Accumulated",
     "Chains",
     "Chunk",
@@ -25,6 +27,7 @@ __all__ = [
     "OneDevice",
     "Traced",
     "all_but_clock",
+    "code_of_posterior",
     "draws_at_once",
     "is_known_to_all",
     "join",
@@ -32,6 +35,7 @@ __all__ = [
     "noise_at_once",
     "noise_of",
     "read_moments",
+    "row_of",
     "start_all",
     "start_values_all",
     "trace",

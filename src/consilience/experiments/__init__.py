@@ -10,23 +10,3 @@ from .summary import CLAIM_HEADER, claim_cells, method_cells, method_header, rec
 EXPERIMENTS: dict[str, Experiment] = {
     one.EXPERIMENT.name: one.EXPERIMENT for one in (gmm, boston, mnist_partial, mnist_ring, bnn, theorems)
 }
-
-__all__ = [
-    "CLAIM_HEADER",
-    "EXPERIMENTS",
-    "RUNS",
-    "DemoLengths",
-    "DemoOutcome",
-    "Experiment",
-    "Options",
-    "Record",
-    "claim_cells",
-    "compare_on_digits",
-    "data",
-    "method_cells",
-    "method_header",
-    "plot_digits",
-    "records_in",
-    "reproduce",
-    "write_page",
-]

@@ -153,8 +153,7 @@ class Record:
 
     @classmethod
     def from_json(cls, text: str) -> Record:
-        record: Record = msgspec.convert(_revived(json.loads(text)), cls)
-        return record
+        return msgspec.convert(_revived(json.loads(text)), cls)
 
 
 def _rounded(value: Any) -> Any:

@@ -63,11 +63,6 @@ def provenance(record: Record) -> dict[str, str]:
     }
 
 
-def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
-
-
 def records_in(folder: Path, names: Iterable[str]) -> list[Record]:
     """Read the records of those of the named experiments that have been run in `folder`."""
     paths = (folder / name / RECORD for name in names)

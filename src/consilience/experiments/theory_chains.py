@@ -131,8 +131,7 @@ def consensus(
         start = jax.vmap(start_agents, (0, None))(starts(start_key, pool, groups * runs), shards)
         return jax.lax.scan(iterate, start, jax.random.split(key, horizon))[1]
 
-    measured: dict[str, jax.Array] = for_each_step_size(measure, key, step_sizes)
-    return measured
+    return for_each_step_size(measure, key, step_sizes)
 
 
 class Coupled(NamedTuple):
@@ -206,5 +205,4 @@ def coupled(
         found = jax.lax.scan(iterate, start, (jax.random.split(key, horizon), log_uniforms))[1]
         return {name: v[-1] for name, v in found.items()}, {name: v.mean(axis=0) for name, v in found.items()}
 
-    measured: tuple[dict[str, jax.Array], dict[str, jax.Array]] = for_each_step_size(measure, key, step_sizes)
-    return measured
+    return for_each_step_size(measure, key, step_sizes)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 
-from .._types import Key, Scalar, Vector
+from .._types import Key, LogDensity, Scalar, Vector
 from ..samplers import gradient_and_curvature
 from .theory_target import Setting, for_each_step_size, group_means, local_derivatives, log_density, starts
 
 STEP_OF_RATIO = {"published": "euler", "corrected": "euler", "trapezoid": "leapfrog"}
-
-
-LogDensity = Callable[[Vector], Scalar]
 
 
 def energy_drop(density: LogDensity, position: Vector, momentum: Vector, proposal: Vector, end: Vector) -> Scalar:
@@ -118,5 +114,4 @@ def ratio_errors(key: Key, step_sizes: jax.Array, setting: Setting, groups: int,
         values |= jax.vmap(one_step_distance, (0, 0, None, None))(positions, momenta, step_size, shards)
         return group_means(values, groups)
 
-    measured: dict[str, jax.Array] = for_each_step_size(measure, key, step_sizes)
-    return measured
+    return for_each_step_size(measure, key, step_sizes)

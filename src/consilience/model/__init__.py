@@ -2,7 +2,7 @@
 
 from .layout import RESERVED, Layout, leaf_name
 from .local import LocalLogDensity
-from .observed import Observed
+from .observed import Observed, outcome_name
 from .posterior import Posterior, StartValues, check_posterior, check_start, start_values
 from .shards import (
     Shard,
@@ -43,6 +43,7 @@ __all__ = [
     "form",
     "kept_function",
     "leaf_name",
+    "outcome_name",
     "own_shards",
     "pool",
     "rows",

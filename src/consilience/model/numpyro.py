@@ -101,9 +101,9 @@ class NumpyroPosterior(Posterior):
         """Return the log-likelihood of every row, (rows,), by site; they add up to `log_likelihood`."""
         return self.model.pointwise(params, batch)
 
-    def observations(self, params: Params, batch: Batch) -> dict[str, Observed]:
+    def observations(self, batch: Batch) -> dict[str, Observed]:
         """Return the values of the sites of `pointwise`, and which rows no mask leaves out."""
-        return self.model.observations(params, batch)
+        return _observations(self.model, batch)
 
     def log_priors(self, params: Params) -> dict[str, jax.Array]:
         """Return the log density of the prior, without Jacobians, site by site."""
@@ -145,23 +145,6 @@ class NumpyroModel:
         sites = run_model(self.model, self.values(params), batch)
         terms = {name: jnp.moveaxis(log_density(sites[name]), axis, 0) for name, axis in self.sites.row_axes.items()}
         return {name: term.reshape(len(term), -1).sum(axis=1) for name, term in terms.items()}
-
-    def observations(self, params: Params, batch: Batch) -> dict[str, Observed]:
-        """Return the values of every site of the likelihood, and its rows that no mask leaves out.
-
-        A factor has no value: it is that of the data's array of its name, if there is one.
-        """
-        sites = run_model(self.model, self.values(params), batch)
-        found = {}
-        for name, axis in self.sites.row_axes.items():
-            site, shape = sites[name], log_density(sites[name]).shape
-            mask = jnp.moveaxis(jnp.broadcast_to(mask_of(site["fn"]), shape), axis, 0)
-            values = column(batch, name)
-            if name in self.sites.observed:
-                event = jnp.shape(site["value"])[jnp.ndim(site["value"]) - site["fn"].event_dim :]
-                values = jnp.moveaxis(jnp.broadcast_to(site["value"], (*shape, *event)), axis, 0)
-            found[name] = Observed(values, mask.reshape(len(mask), -1).any(axis=1))
-        return found
 
     def log_priors(self, params: Params) -> dict[str, jax.Array]:
         """Return the log density of every latent site's prior in its own space, and of the factors of the prior."""
@@ -288,3 +271,23 @@ class NumpyroModel:
         """Return the sites at a start: given values, and others uniform in (-2, 2) of the unconstrained space."""
         values = {name: jnp.asarray(value, float) for name, value in self.start.items()}
         return trace_sites(substitute(seed(self.model, key), substitute_fn=init_to_value(values=values)), self.dummy)
+
+
+@jax.jit(static_argnums=0)
+def _observations(model: NumpyroModel, batch: Batch) -> dict[str, Observed]:
+    """Return the values of every site of the likelihood, and its rows that no mask leaves out.
+
+    A factor has no value: it is that of the data's array of its name, if there is one.
+    """
+    params = model.init(jax.random.key(0))  # whatever they are: the data alone are observed
+    sites = run_model(model.model, model.values(params), batch)
+    found = {}
+    for name, axis in model.sites.row_axes.items():
+        site, shape = sites[name], log_density(sites[name]).shape
+        mask = jnp.moveaxis(jnp.broadcast_to(mask_of(site["fn"]), shape), axis, 0)
+        values = column(batch, name)
+        if name in model.sites.observed:
+            event = jnp.shape(site["value"])[jnp.ndim(site["value"]) - site["fn"].event_dim :]
+            values = jnp.moveaxis(jnp.broadcast_to(site["value"], (*shape, *event)), axis, 0)
+        found[name] = Observed(values, mask.reshape(len(mask), -1).any(axis=1))
+    return found

@@ -71,6 +71,12 @@ REFUSALS = {  # subject, reason and fix, by what is wrong with a site or the who
         "Sum it out of the likelihood; or give variables to groups, all agents' groups in one plate: "
         f"{ALL_GROUPS}.{{hint}}",
     ),
+    "obs_mask": (
+        "the obs_mask of {name!r}",
+        "it makes a latent variable for every row that is not observed, and agents sample the same variables",
+        'Leave those rows out: with numpyro.handlers.mask(mask=batch[...]): numpyro.sample("{name}", ..., '
+        "obs=batch[...]).",
+    ),
     "rows by rows": (
         "the log density of {name!r}",
         "it is a table of rows by rows, shape {two} for 2 rows: (rows, 1) was paired with (rows,)",

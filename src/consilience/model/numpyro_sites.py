@@ -168,6 +168,9 @@ def _check_kinds_and_shapes(two: dict[str, SiteOutline], three: dict[str, SiteOu
         raise refusal("no latent")
     for name, site in two.items():
         if site.kind == "latent" and site.shape != three[name].shape:
+            masked = name.removesuffix("_unobserved")
+            if masked != name and f"{masked}_observed" in two:  # as NumPyro names them
+                raise refusal("obs_mask", masked)
             raise refusal("latent by rows", name, two=site.shape, three=three[name].shape, hint=hint)
 
 

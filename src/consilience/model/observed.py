@@ -8,6 +8,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from .._checks import nearest
+from .._refused import Refused
 from .._types import AnyArray, Batch
 from .tasks import Task
 
@@ -26,6 +28,15 @@ def outcome_name(given: str | None, task: Task | None, batch: Batch) -> str:
     if task is not None:
         return task.y
     return "y" if column(batch, "y") is not None else "log_likelihood"
+
+
+def check_observed(given: str | None, batch: Batch) -> None:
+    """Refuse the name of an observed variable that no array of the data has."""
+    if given is None or not isinstance(batch, Mapping) or column(batch, given) is not None:
+        return
+    near = nearest(given, [*batch])
+    fix = f"Write observed={near!r}." if near else ""
+    raise Refused(f"observed = {given!r}", f"there is no such array in the data; there are {', '.join(batch)}", fix)
 
 
 def base_observations(given: str | None, task: Task | None, batch: Batch) -> dict[str, Observed]:

@@ -16,7 +16,7 @@ from .._checks import check_positive
 from .._extras import require
 from .._refused import Refused
 from .._types import Batch, Key, Params
-from .observed import Observed, base_observations, outcome_name
+from .observed import Observed, base_observations, check_observed, outcome_name
 from .prior import normal_prior, prior_predictive
 from .shards import Shard
 from .tasks import Classification, Regression, Task, checked_logits, checked_means
@@ -183,6 +183,7 @@ class Posterior:
 
     def check_data(self, agent: str, params: Params, batch: Batch) -> None:
         """Refuse data, already known to be arrays without NaN, that do not fit this model, with their agent's name."""
+        check_observed(self.observed, batch)
         if self.task is not None:  # its functions take what draws show
             self.task.check(agent, params if self.constrain is None else self.constrain(params), batch)
 
@@ -190,7 +191,7 @@ class Posterior:
         """Return the log-likelihood of every row, (rows,), by observed variable; they add up to `log_likelihood`."""
         return {outcome_name(self.observed, self.task, batch): self.log_likelihood(params, batch)}
 
-    def observations(self, params: Params, batch: Batch) -> dict[str, Observed]:
+    def observations(self, batch: Batch) -> dict[str, Observed]:
         """Return the observed variables of `pointwise`: their values, and which rows are observations at all."""
         return base_observations(self.observed, self.task, batch)
 

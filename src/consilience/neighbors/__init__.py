@@ -9,43 +9,6 @@ from .masks import KeyPair, Masks
 from .mesh import DEVICES, DeviceNeighbors
 from .messages import PeerNeighbors
 from .placement import Placement, Wiring, agents_per_group, wire
-from .projection import projection
-from .protocol import Neighbors
+from .protocol import Neighbors, projection
 from .traffic import Kind, Traffic, price
 from .wire import HEADER, Form, Malformed, Message, fault_of, header_of, pack, unpack
-
-__all__ = [
-    "AGENTS",
-    "DEVICES",
-    "HEADER",
-    "Alone",
-    "Arrays",
-    "Collectives",
-    "DeviceNeighbors",
-    "Exchange",
-    "Form",
-    "Interrupted",
-    "KeyPair",
-    "Kind",
-    "LaneNeighbors",
-    "Malformed",
-    "Masks",
-    "Message",
-    "Neighbors",
-    "OutOfStep",
-    "OutOfTurn",
-    "PeerNeighbors",
-    "Placement",
-    "Traffic",
-    "Wiring",
-    "agents_per_group",
-    "edge_lists",
-    "fault_of",
-    "header_of",
-    "no_edges",
-    "pack",
-    "price",
-    "projection",
-    "unpack",
-    "wire",
-]

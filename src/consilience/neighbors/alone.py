@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-T = TypeVar("T")
-D = TypeVar("D")
+from .protocol import D, T
 
 
 class Alone:

@@ -7,13 +7,14 @@ the mean alone is a product of relaxed rounds, x ← x + c_k flow(x): see `netwo
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-T = TypeVar("T")
+from .protocol import T
+
 SHORT = 4
 
 

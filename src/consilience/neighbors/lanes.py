@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -11,10 +9,9 @@ from jax import lax
 from .counting import Counted
 from .edges import EdgeLists, flow, take
 from .gossip import gossip, relaxed_gossip
+from .protocol import D, T
 
 AGENTS = "agents"
-T = TypeVar("T")
-D = TypeVar("D")
 
 
 class LaneNeighbors(Counted):

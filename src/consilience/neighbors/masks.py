@@ -27,7 +27,7 @@ keep fewer digits.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -127,20 +127,15 @@ class Masks:
     Args:
         own: this agent's keys.
         index: this agent's number.
-        publics: all agents' public keys by their number, this agent's included.
+        publics: all agents' public keys in the order of their numbers, this agent's included.
         context: what the keys are bound to; must be the same on all agents.
     """
 
-    def __init__(
-        self, own: KeyPair, index: int, publics: Mapping[int, bytes] | Sequence[bytes], context: bytes
-    ) -> None:
-        keys = dict(publics) if isinstance(publics, Mapping) else dict(enumerate(publics))
-        if absent := set(range(len(keys))) - set(keys):
-            raise Refused(f"public keys must be those of agents 0 ... {len(keys) - 1}", f"agent {min(absent)}'s is not")
-        chosen = partners(index, len(keys))
-        if keys[index] != own.public:
+    def __init__(self, own: KeyPair, index: int, publics: Sequence[bytes], context: bytes) -> None:
+        chosen = partners(index, len(publics))
+        if publics[index] != own.public:
             raise Refused("", f"the public key listed for agent {index}, this one, is not its own")
-        self._streams = [(_sign(index, other), _keystream(own, index, other, keys, context)) for other in chosen]
+        self._streams = [(_sign(index, other), _keystream(own, index, other, publics, context)) for other in chosen]
         self._last = -1
         self._lock = threading.Lock()
         self._room = bytearray(8 * CHUNK_WORDS + 16)  # the cipher asks for one block more than it fills
@@ -176,7 +171,7 @@ def _sign(index: int, other: int) -> int:
     return 1 if index < other else -1
 
 
-def _keystream(own: KeyPair, index: int, other: int, publics: Mapping[int, bytes], context: bytes) -> CipherContext:
+def _keystream(own: KeyPair, index: int, other: int, publics: Sequence[bytes], context: bytes) -> CipherContext:
     """Return the keystream for the pads of `index` and `other`: the same for both, and for no other pair."""
     try:
         secret = own.shared_secret(publics[other])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -14,7 +12,6 @@ from .lanes import AGENTS, LaneNeighbors
 from .placement import Placement, Wiring
 
 DEVICES = "devices"
-T = TypeVar("T")
 
 
 class DeviceNeighbors(LaneNeighbors):

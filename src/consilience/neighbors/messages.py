@@ -12,7 +12,7 @@ chains. Ordered effects would keep the calls in their order, but loops over chai
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,13 +26,8 @@ from .collectives import Arrays, Collectives, difference
 from .counting import Counted, CountedLoop, Exchange
 from .gossip import SHORT, gossip, relaxed_gossip
 from .lanes import AGENTS
-from .projection import projection
-from .protocol import message_bytes
+from .protocol import D, T, message_bytes, projection
 from .traffic import Kind
-
-T = TypeVar("T")
-D = TypeVar("D")
-
 
 NUMBER = jax.ShapeDtypeStruct((), jnp.int32)
 

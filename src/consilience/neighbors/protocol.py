@@ -10,9 +10,13 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 T = TypeVar("T")  # any pytree of arrays: what one agent holds
 D = TypeVar("D")
+
+GOLDEN_ANGLE = np.pi * (3 - np.sqrt(5))
 
 
 @runtime_checkable
@@ -84,3 +88,8 @@ class Neighbors(Protocol):
 def message_bytes(x: Any) -> int:
     """Return the size in bytes of one agent's message that holds `x`."""
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(x))
+
+
+def projection(vector: jax.Array) -> jax.Array:
+    """Project a vector to one number, on a fixed direction without symmetries, for agents to compare."""
+    return jnp.vdot(jnp.cos(jnp.arange(vector.size) * GOLDEN_ANGLE).astype(vector.dtype), vector.ravel())

@@ -6,21 +6,3 @@ from .polynomial import Averaging, averaging, averaging_with, chebyshev_contract
 from .spec import EXAMPLES, network_from_spec
 from .tree import Tree, spanning_tree
 from .weights import DENSE_LIMIT, RULES, assemble
-
-__all__ = [
-    "DENSE_LIMIT",
-    "EXAMPLES",
-    "GOSSIP",
-    "RULES",
-    "Averaging",
-    "Network",
-    "Plan",
-    "Tree",
-    "assemble",
-    "averaging",
-    "averaging_with",
-    "chebyshev_contraction",
-    "chebyshev_rounds",
-    "network_from_spec",
-    "spanning_tree",
-]

@@ -7,7 +7,6 @@ the sum.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -93,11 +92,7 @@ def _breadth_first(network: Network, root: int) -> tuple[list[int], list[int]]:
 def _middle_of_double_sweep(network: Network) -> int:
     _, hops = _breadth_first(network, 0)
     parent, hops = _breadth_first(network, int(np.argmax(hops)))
-    path = list(_way_up(parent, int(np.argmax(hops))))
-    return path[len(path) // 2]
-
-
-def _way_up(parent: list[int], agent: int) -> Iterator[int]:
-    while agent >= 0:
-        yield agent
+    agent = int(np.argmax(hops))
+    for _ in range((hops[agent] + 1) // 2):
         agent = parent[agent]
+    return agent

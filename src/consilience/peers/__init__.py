@@ -1,7 +1,5 @@
 """Agents in processes of their own: links over TLS, certificates, cards, and what follows from them."""
 
-from typing import TYPE_CHECKING, Any
-
 from .agent_file import (
     AGENT,
     AUTHORITY,
@@ -17,6 +15,7 @@ from .agent_file import (
     read_observer,
 )
 from .board import Board
+from .card import Card
 from .certificates import Authority, Identity, Untrusted, Verifier
 from .endpoints import LOCAL, MOST_PORT, Address, check_endpoint, dialed, host_and_port, same_host
 from .mailbox import Mailbox, is_said
@@ -33,63 +32,3 @@ from .meeting import (
 )
 from .session import OBSERVER, Credentials, Links, Place, ask, check_free
 from .status import Meter, described, status_of
-
-if TYPE_CHECKING:
-    from .card import Card
-
-__all__ = [
-    "AGENT",
-    "AUTHORITY",
-    "ENDED",
-    "FEWEST_MASKED",
-    "LOCAL",
-    "MOST_PORT",
-    "OBSERVER",
-    "OBSERVER_FILE",
-    "ON_LOSS",
-    "STARTABLE",
-    "Address",
-    "AgentFile",
-    "AgentTable",
-    "Authority",
-    "Board",
-    "Card",
-    "Credentials",
-    "Identity",
-    "Links",
-    "Mailbox",
-    "Meter",
-    "Place",
-    "Untrusted",
-    "Verifier",
-    "agent_of",
-    "ask",
-    "check_endpoint",
-    "check_free",
-    "check_mask",
-    "check_names",
-    "common_base",
-    "described",
-    "dialed",
-    "digest_of",
-    "given_up_by_most",
-    "host_and_port",
-    "is_here",
-    "is_ready",
-    "is_said",
-    "next_epoch",
-    "phase_before",
-    "read_agent_file",
-    "read_observer",
-    "same_host",
-    "status_of",
-]
-
-
-def __getattr__(name: str) -> Any:
-    """Import cards when they are used: what checks them is an extra."""
-    if name != "Card":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .card import Card
-
-    return Card

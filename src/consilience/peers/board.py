@@ -18,13 +18,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .card import Card
 from .certificates import Identity, Verifier
 from .mailbox import is_said
-
-if TYPE_CHECKING:
-    from .card import Card
 
 PULSE = 1.0  # seconds after which an agent shows its card again
 ASLEEP = 3 * PULSE  # seconds without a pulse after which this process has been asleep
@@ -71,9 +69,6 @@ class Board:
         self.refused: Counter[str] = Counter()
         self._closed = False
         self._threads: list[threading.Thread] = []
-        from .card import Card
-
-        self._read = Card.from_bytes
         self.own = Card(identity.name, time.time_ns())
         self._put(self.own)
 
@@ -166,7 +161,7 @@ class Board:
     def _believed(self, raw: bytes) -> Card:
         body, signature, certificate = _unframed(raw)
         signer = self._verifier.check(certificate, body, signature)
-        card = self._read(body, signer, self.own.name)
+        card = Card.from_bytes(body, signer, self.own.name)
         if card.name != signer:
             raise ValueError(f"a card of {card.name[:40]!r} that {signer} has signed")
         for name in (card.name, *card.without):

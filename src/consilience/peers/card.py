@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from .._extras import require
+from .._lazy import LazyModule
 from .._refused import Refused
 
 if TYPE_CHECKING:
     import msgspec
 else:
-    msgspec = require("msgspec", "peers")
+    msgspec = LazyModule("msgspec", "peers")  # it is the annotations below that need it, when a card is read
 
 FORMAT = 1  # of cards; it grows when a field does, and agents of one run need the same
 LONGEST_WISH = 500  # characters of a wish to stop
+MOST = 2**63 - 1  # of anything that is counted
 
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Phase = Literal["joining", "ready", "running", "done", "complete", "stopped", "failed"]
 REPORT: dict[str, Any] = {
-    **dict.fromkeys(("iteration", "total", "messages", "refused"), Count),
+    **dict.fromkeys(("iteration", "total", "messages", "refused"), int),
     **dict.fromkeys(("acceptance", "iterations_per_second", "rounds_per_second", "megabytes"), int | float | None),
     **dict.fromkeys(("waiting_for", "without"), list[str]),
     "neighbors": dict[str, str],
 }
 
 
-class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+@dataclass(frozen=True)
+class Card:
     """An agent's description of itself: where it is in the run, what it runs, and what it wants.
 
     Attributes:
@@ -43,17 +45,17 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     name: str
-    incarnation: Count
-    revision: Count = 0
+    incarnation: Annotated[int, msgspec.Meta(ge=0, le=MOST)]
+    revision: Annotated[int, msgspec.Meta(ge=0, le=MOST)] = 0
     epoch: Annotated[int, msgspec.Meta(ge=0, lt=2**32)] = 0
     phase: Phase = "joining"
-    bases: tuple[Count, ...] = ()
+    bases: tuple[Annotated[int, msgspec.Meta(ge=0, le=MOST)], ...] = ()
     attempt: Annotated[int, msgspec.Meta(ge=0, lt=2**31)] = 0  # random keys are made from it
     without: tuple[str, ...] = ()
     stop: str = ""
     key: Annotated[str, msgspec.Meta(pattern=r"\A([0-9a-f]{64})?\Z")] = ""
-    identity: dict[str, str] = {}  # noqa: RUF012
-    report: dict[str, Any] = {}  # noqa: RUF012
+    identity: dict[str, str] = field(default_factory=dict)
+    report: dict[str, Any] = field(default_factory=dict)
     format: int = FORMAT
 
     @property
@@ -62,7 +64,7 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def changed(self, **changes: Any) -> Card:
         """Return this card with some fields changed."""
-        return msgspec.structs.replace(self, **changes)
+        return replace(self, **changes)
 
     def to_bytes(self) -> bytes:
         return msgspec.json.encode(self, order="deterministic")
@@ -80,8 +82,11 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                     f"it has format {written}, and {reader} reads format {FORMAT}",
                     f"Upgrade consilience at {older}, which has the older version, and start it again.",
                 )
-            if missing := [name for name in cls.__struct_fields__ if name not in found]:
+            names = [known.name for known in fields(cls)]
+            if missing := [name for name in names if name not in found]:
                 raise ValueError(f"it has no {missing[0]}")
+            if unknown := [name for name in found if name not in names]:
+                raise ValueError(f"it has an unknown field `{unknown[0]}`")
             card = msgspec.json.decode(raw, type=cls)
         except Refused:
             raise
@@ -101,5 +106,7 @@ def _is_fit(value: Any, kind: Any) -> bool:
         msgspec.convert(value, kind)
     except msgspec.ValidationError:
         return False
+    if kind is int:
+        return 0 <= value <= MOST
     words = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else []
     return "".join(words).isprintable()

@@ -24,18 +24,16 @@ class Address:
 
     @property
     def endpoint(self) -> str:
-        return f"tls/{self._shown(self.host)}:{self.port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"tls/{host}:{self.port}"
 
     @property
     def listen(self) -> str:
         """Endpoint to listen at: all addresses of the machine, or the host itself if it is a loopback address."""
-        if _is_loopback(self.host):
+        host = same_host(self.host)
+        if _is_address(host) and ipaddress.ip_address(host).is_loopback:
             return self.endpoint
         return f"tls/{'[::]' if ':' in self.host else '0.0.0.0'}:{self.port}"
-
-    @staticmethod
-    def _shown(host: str) -> str:
-        return f"[{host}]" if ":" in host else host
 
 
 def host_and_port(text: str) -> tuple[str, int | None] | None:
@@ -77,10 +75,6 @@ def same_host(host: str) -> str:
     with contextlib.suppress(ValueError):
         return str(ipaddress.ip_address(host))
     return host.lower()
-
-
-def _is_loopback(host: str) -> bool:
-    return _is_address(host := same_host(host)) and ipaddress.ip_address(host).is_loopback
 
 
 def _is_address(host: str) -> bool:

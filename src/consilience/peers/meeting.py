@@ -6,11 +6,8 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from .card import Card
-
+from .card import Card
 
 STARTABLE = ("ready", "running", "done", "complete")
 BEGUN = STARTABLE[1:]

@@ -203,6 +203,7 @@ class Links:
         except zenoh.ZError as error:
             reason = str(error).partition(" at /")[0]
             raise Refused(f"{place.name} cannot listen at {place.listen}", reason) from None
+        ways = [(topic, name) for topic in TOPICS for name in place.neighbors]
         self._publishers = {
             (topic, name): self.session.declare_publisher(
                 place.key(topic, place.name, name),
@@ -212,8 +213,7 @@ class Links:
                 reliability=zenoh.Reliability.RELIABLE,
                 express=True,
             )
-            for topic in TOPICS
-            for name in place.neighbors
+            for topic, name in ways
         }
 
         def of(topic: str, name: str) -> Callable[[Any], None]:
@@ -227,18 +227,15 @@ class Links:
                 place.key(topic, name, place.name),
                 zenoh.handlers.RingChannel(WAITING) if topic in self._pulled else of(topic, name),
             )
-            for topic in TOPICS
-            for name in place.neighbors
+            for topic, name in ways
         }
-        self._declared: list[Any] = []
-        liveliness = self.session.liveliness()
-        self._declared += [
-            liveliness.declare_subscriber(place.key("alive", name), token_of(name), history=True)
-            for name in place.neighbors
+        liveliness, status = self.session.liveliness(), place.key("status", place.name)
+        watched = {name: place.key("alive", name) for name in place.neighbors}
+        self._declared = [
+            *(liveliness.declare_subscriber(key, token_of(name), history=True) for name, key in watched.items()),
+            self.session.declare_queryable(status, lambda query: query.reply(status, answer())),
+            liveliness.declare_token(place.key("alive", place.name)),
         ]
-        status = place.key("status", place.name)
-        self._declared.append(self.session.declare_queryable(status, lambda query: query.reply(status, answer())))
-        self._declared.append(liveliness.declare_token(place.key("alive", place.name)))
 
     @property
     def is_open(self) -> bool:

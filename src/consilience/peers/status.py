@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..engine import Chunk
 from .board import Board
+from .card import Card
 from .session import Place
-
-if TYPE_CHECKING:
-    from .card import Card
 
 
 class Meter:

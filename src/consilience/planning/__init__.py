@@ -7,24 +7,3 @@ from .links import LinkSpeeds, bits_per_second, read_links, seconds
 from .prediction import AgreementMethod, Prediction, predict
 from .sizes import Size
 from .trial import Trial, trial_of
-
-__all__ = [
-    "MEASURED",
-    "PARTS",
-    "AgreementMethod",
-    "Constants",
-    "CostModel",
-    "Demand",
-    "LinkSpeeds",
-    "Prediction",
-    "Size",
-    "Trial",
-    "bits_per_second",
-    "demand_of",
-    "plan_figure",
-    "predict",
-    "predict_families",
-    "read_links",
-    "seconds",
-    "trial_of",
-]

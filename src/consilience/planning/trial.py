@@ -38,7 +38,7 @@ def trial_of(run: Run) -> Trial:
     """Return the facts that plans use, of a run that was loaded from its folder."""
     assert run.parameters is not None
     steps = np.asarray(run.raw_stats[STEPS]) if STEPS in run.raw_stats else None
-    effective = run.summary().columns["ess_bulk"]
+    effective = run.summary(predictions=False).columns["ess_bulk"]
     known = effective[np.isfinite(effective)]
     return Trial(
         dimension=run.parameters.dimension,

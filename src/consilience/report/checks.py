@@ -45,7 +45,7 @@ def section(checks: Mapping[str, PredictiveCheck], whose: str | None) -> Content
     text += f" {count(more, 'more outcome')} are in run.predictive_checks." * (more > 0)
     unreliable = max(check.unreliable for check in checks.values())
     if unreliable:
-        text += f" Of {count(unreliable, 'row')}, leave-one-out figures are not reliable: k̂ is above 0.7."
+        text += f" Of {count(unreliable, 'row')}, leave-one-out figures are not reliable: their k̂ is too large."
     drawings: list[Markup] = [tag("div", paragraph(text))]
     for name, check in list(checks.items())[:MOST_SHOWN]:
         drawings.append(figure(_about_bars(check), [panel(f"{name}, observed and drawn again", _bars(name, check))]))

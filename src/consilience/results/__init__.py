@@ -1,29 +1,52 @@
 """Results of a run: its draws, diagnostics, predictions and cost, in memory or on disk."""
 
 from .checks import PredictiveCheck
+from .comparison import ComparedModel, Comparison, check_runs, compare, comparison_of, rows_of_models
+from .function_space import PredictionMixing
 from .held_out import seen_classes
 from .loading import load, moments_of, stored_run
+from .loo import Loo, LooBasis, basis_of, loo_of
+from .loo_rows import k_limit
+from .loo_sums import LooSums, added_up, sums_of
 from .predictions import PredictedInterval
 from .predictive import classification_scores, with_strange
 from .run import Moments, Run
 from .scores import ClassificationScores, CumulativeAccuracy, RegressionScores, Reliability, save_scores
+from .stacking import WEIGHTS, pseudo_bma
 from .summary import Summary
 
 __all__ = [
+    "WEIGHTS",
     "ClassificationScores",
+    "ComparedModel",
+    "Comparison",
     "CumulativeAccuracy",
+    "Loo",
+    "LooBasis",
+    "LooSums",
     "Moments",
     "PredictedInterval",
+    "PredictionMixing",
     "PredictiveCheck",
     "RegressionScores",
     "Reliability",
     "Run",
     "Summary",
+    "added_up",
+    "basis_of",
+    "check_runs",
     "classification_scores",
+    "compare",
+    "comparison_of",
+    "k_limit",
     "load",
+    "loo_of",
     "moments_of",
+    "pseudo_bma",
+    "rows_of_models",
     "save_scores",
     "seen_classes",
     "stored_run",
+    "sums_of",
     "with_strange",
 ]

@@ -25,6 +25,7 @@ from .._compat import array_stats
 from .._refused import Refused
 from .._types import Batch
 from ..model import Classification
+from .loo_rows import is_by_row, k_limit
 from .per_draw import per_draw, sampled_parameters
 from .pointwise import log_likelihoods, observed_rows
 
@@ -37,7 +38,6 @@ MOST_WORK = 5_000_000_000  # draws times rows times parameters
 MOST_BINS = 20
 LEVEL = 0.9  # of the intervals of what is drawn again
 TAIL = 0.005  # of the values, in the outermost bars
-K_HAT_LIMIT = 0.7  # above it, a row's weights are not reliable
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,8 @@ class PredictiveCheck:
       outcomes: what was observed, (rows,).
       pit: the LOO-PIT of every row, (rows,); None for labels, which have no order, and for outcomes of two values.
       probability: of outcomes of two values, the leave-one-out probability of the larger one, (rows,); else None.
-      unreliable: number of rows whose k̂ is above 0.7, so that little is known of their LOO-PIT or probability.
+      unreliable: number of rows whose k̂ is above 0.7, or less with few draws: little is known of their LOO-PIT or
+        probability.
       rows: number of rows that were looked at, of `all_rows` that agents have.
       draws: number of draws that were used, of all chains together.
     """
@@ -80,6 +81,8 @@ def predictive_checks(run: Run) -> Mapping[str, PredictiveCheck]:
         sampled_parameters(run)
     except Refused:  # keep= has left some out
         return {}
+    if not is_by_row(run):
+        return {}
     some = _thinned(run)
     batch, all_rows = _rows_of(run, most=MOST_WORK // max(1, some.num_draws * some.num_chains * run.layout.dimension))
     count = len(jax.tree.leaves(batch)[0])
@@ -95,7 +98,9 @@ def predictive_checks(run: Run) -> Mapping[str, PredictiveCheck]:
             continue
         y, y_again = np.asarray(one.values)[one.counted], drawn[..., one.counted].reshape(-1, int(one.counted.sum()))
         is_label = isinstance(task, Classification) and name == task.y
-        found[name] = _check(y.astype(float), y_again.astype(float), log_likelihood[name], is_label, all_rows)
+        found[name] = _check(
+            y.astype(float), y_again.astype(float), log_likelihood[name], is_label, all_rows, k_limit(some)
+        )
     return found
 
 
@@ -119,7 +124,9 @@ def _rows_of(run: Run, most: int) -> tuple[Batch, int]:
     return jax.tree.map(lambda leaf: leaf[chosen], pooled), count
 
 
-def _check(y: np.ndarray, again: np.ndarray, log_lik: np.ndarray, is_label: bool, all_rows: int) -> PredictiveCheck:
+def _check(
+    y: np.ndarray, again: np.ndarray, log_lik: np.ndarray, is_label: bool, all_rows: int, largest_k: float
+) -> PredictiveCheck:
     """Check one outcome, given what was observed (row,), drawn again (draw, row), and its log-likelihoods."""
     is_whole = bool((y == np.round(y)).all() and (again == np.round(again)).all())
     edges = _bins(y, again, is_whole)
@@ -145,7 +152,7 @@ def _check(y: np.ndarray, again: np.ndarray, log_lik: np.ndarray, is_label: bool
         outcomes=y,
         pit=pit,
         probability=probability,
-        unreliable=int((k_hat > K_HAT_LIMIT).sum()) if has_loo else 0,
+        unreliable=int((k_hat > largest_k).sum()) if has_loo else 0,
         rows=len(y),
         all_rows=all_rows,
         draws=len(again),

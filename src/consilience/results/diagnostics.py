@@ -1,4 +1,8 @@
-"""Diagnostics of how well a run has sampled, computed block by block: draws on disk are never all in memory."""
+"""Statistics of a run's draws, and diagnostics of how well it has sampled: draws on disk are never all in memory.
+
+Means and sds are computed block by block. What needs whole series, quantiles, ESS and R-hat, is computed for a group
+of parameters at a time: MOST_VALUES values, or those of one parameter if that is more. Each group reads all draws once.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +11,28 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from .._compat import array_stats
+from .selection import Selection
 
 if TYPE_CHECKING:
     from .run import Run
 
 TAIL = (0.05, 0.95)
 FEWEST_DRAWS = 4  # arviz-stats has no diagnostics of shorter chains
-MOST_VALUES = 4_000_000  # held at once for diagnostics
+MOST_VALUES = 4_000_000  # held at once
+MOST_GROUPS = 8  # for intervals of all parameters: beyond it, only those that are diagnosed have one
 COLUMNS = ("mcse_mean", "ess_bulk", "ess_tail", "r_hat")
 
 
-def mean_and_sd(run: Run) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and sd of every number over draws and chains, (copy, number) each; blocks merge by Chan's formula."""
+def mean_and_sd(run: Run, selection: Selection | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and sd over draws and chains, (copy, number) each, of all numbers or of a selection.
+
+    Blocks merge by Chan's formula.
+    """
     count = 0
-    mean, squares = np.zeros(run.kept.shape[2:]), np.zeros(run.kept.shape[2:])
-    for block in run.blocks():
+    shape = (run.copies, run.layout.dimension if selection is None else selection.size)
+    mean, squares = np.zeros(shape), np.zeros(shape)
+    for whole in run.blocks():
+        block = whole if selection is None else selection.values(whole)
         number = block.shape[0] * block.shape[1]
         block_mean = block.mean(axis=(0, 1), dtype=float)
         apart = block_mean - mean
@@ -90,21 +101,63 @@ def never_moved(run: Run) -> np.ndarray:
     return ~moved
 
 
-def chain_diagnostics(run: Run, copies: list[int], most: int | None) -> dict[str, np.ndarray]:
-    """Return the worst over agents of MCSE of the mean, bulk and tail ESS and rank-normalised R-hat, by arviz-stats.
+def statistics(
+    run: Run, copies: list[int], selection: Selection, most: int | None, prob: float
+) -> dict[str, np.ndarray]:
+    """Return the columns of a summary of some `copies`, one array each with a number for every row of a selection.
 
-    Where `most` is given, only for so many series, of numbers evenly spaced, and for no more than MOST_VALUES values.
-    NaN elsewhere, and where a chain never moved: arviz would call constant draws perfect.
+    Mean, sd and the ends of the equal-tailed interval of probability `prob` are averages over the copies; then the
+    worst of them: MCSE of the mean, bulk and tail ESS and rank-normalised R-hat, by arviz-stats. `most` says how many
+    series these are computed for, of numbers evenly spaced that make one group; None is for all. Rows that have none
+    are NaN, as are those of a chain that never moved: arviz would call constant draws perfect.
     """
-    stats = array_stats()
-    length, chains, _, dimension = run.kept.shape
-    columns = {name: np.full(dimension, np.nan) for name in COLUMNS}
-    if length < FEWEST_DRAWS or dimension == 0:
+    mean, sd = mean_and_sd(run, selection)
+    ends = interval_ends(prob)
+    columns = {"mean": mean[copies].mean(axis=0), "sd": sd[copies].mean(axis=0)}
+    columns |= {name: np.full(selection.size, np.nan) for name in (*ends, *COLUMNS)}
+    length, chains = run.kept.shape[:2]
+    if length == 0 or selection.size == 0:
         return columns
-    fits = MOST_VALUES // (length * chains * len(copies))
-    wanted = dimension if most is None else min(fits, most // len(copies))
-    some = np.unique(np.linspace(0, dimension - 1, min(dimension, max(1, wanted))).astype(int))
-    series = np.moveaxis(run.series(some)[:, :, copies], (2, 1, 0), (0, 1, 2)).astype(float)  # agent, chain, draw
+    fits = max(1, MOST_VALUES // (length * chains * len(copies)))
+    wanted = selection.size if most is None else min(selection.size, fits, max(1, most // len(copies)))
+    diagnosed = np.unique(np.linspace(0, selection.size - 1, wanted).astype(int))
+    others = np.setdiff1d(np.arange(selection.size), diagnosed)
+    for places in _groups(diagnosed, fits):
+        series = _series(run, copies, selection.part(places))
+        found = _interval(series, ends) | (worst_diagnostics(series) if length >= FEWEST_DRAWS else {})
+        for name, values in found.items():
+            columns[name][places] = values
+    for places in _groups(others, fits) if len(others) <= fits * MOST_GROUPS else ():
+        for name, values in _interval(_series(run, copies, selection.part(places)), ends).items():
+            columns[name][places] = values
+    return columns
+
+
+def interval_ends(prob: float) -> dict[str, float]:
+    """Return the quantiles between which the equal-tailed interval of probability `prob` lies, by column: "3%"."""
+    tail = (1 - prob) / 2
+    return {f"{100 * quantile:.6g}%": quantile for quantile in (tail, 1 - tail)}
+
+
+def _groups(places: np.ndarray, size: int) -> list[np.ndarray]:
+    return [places[first : first + size] for first in range(0, len(places), size)]
+
+
+def _series(run: Run, copies: list[int], selection: Selection) -> np.ndarray:
+    """Return all draws of a selection, (copy, chain, draw, number), in float64."""
+    parts = [selection.values(block[:, :, copies]) for block in run.blocks()]
+    return np.moveaxis(np.concatenate(parts), (2, 1, 0), (0, 1, 2)).astype(float)
+
+
+def _interval(series: np.ndarray, ends: dict[str, float]) -> dict[str, np.ndarray]:
+    """Return the mean over copies of their quantiles, by column."""
+    pooled = series.reshape(len(series), -1, series.shape[-1])
+    return dict(zip(ends, np.quantile(pooled, list(ends.values()), axis=1).mean(axis=1), strict=True))
+
+
+def worst_diagnostics(series: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the worst over copies of each diagnostic of series (copy, chain, draw, number)."""
+    stats = array_stats()
     axes = {"chain_axis": 1, "draw_axis": 2}
     stuck = (np.ptp(series, axis=2) == 0).any(axis=(0, 1))
     worst = {
@@ -113,9 +166,7 @@ def chain_diagnostics(run: Run, copies: list[int], most: int | None) -> dict[str
         "ess_tail": stats.ess(series, method="tail", prob=TAIL, **axes).min(axis=0),
         "r_hat": stats.rhat(series, method="rank", **axes).max(axis=0),
     }
-    for name, values in worst.items():
-        columns[name][some] = np.where(stuck, np.nan, values)
-    return columns
+    return {name: np.where(stuck, np.nan, values) for name, values in worst.items()}
 
 
 def energy_fractions(run: Run) -> np.ndarray | None:

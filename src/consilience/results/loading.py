@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -16,6 +15,7 @@ from ..engine import MOMENTS, Accumulated, read_moments
 from ..model import Layout, Posterior
 from ..store import DiskStats, Table, disk_draws, read_checkpoint, read_network, read_run, shown
 from .run import Moments, Owner, Run
+from .same_model import agents_of, check_same_posterior, parameters_of, same_shards
 
 
 @dataclass(frozen=True)
@@ -32,27 +32,40 @@ def load(
     *,
     like: Params | None = None,
     posterior: Posterior | None = None,
-    shards: Sequence[Batch] | None = None,
+    shards: Sequence[Batch] | Callable[[int], Batch] | None = None,
 ) -> Run:
     """Load the run in a folder that `cs.sample(..., out=path)` fills or has filled, finished or not.
 
     No draws are read: they stay on disk until they are used, and `run.blocks()`, `run.summary()` and
-    `run.to_arviz()` read them piece by piece.
+    `run.to_arviz()` read them piece by piece. Another posterior than was sampled, or other rows, are refused by the
+    fingerprints that the folder has of them; what cannot be compared is said in a warning.
 
     Args:
       path: the folder.
-      like: parameters of the model, whose structure the draws are to have; without it they are a dictionary by name.
-      posterior: what was sampled, for `run.evaluate` and for ArviZ's other groups.
-      shards: the agents' data, for the same.
+      like: parameters of the model, whose structure the draws are to have; without it they have that of the posterior's
+        own start, or are a dictionary by name.
+      posterior: what was sampled, for `run.evaluate`, `run.loo` and for ArviZ's other groups.
+      shards: the agents' data as `cs.sample` took them, for the same; of a peer's own folder, `[mine]`.
     """
     folder = Path(path).expanduser().absolute()
-    if posterior is not None and shards is not None:
-        posterior = posterior.bind(shards[0])
-    layout = None
-    if like is not None:  # its structure; the precision is the record's
-        layout = Layout.of(like, "like")
-        layout = replace(layout, dtypes=(np.dtype(read_run(folder)["model"]["dtype"]),) * len(layout.names))
-    return replace(stored_run(folder, layout), posterior=posterior, shards=shards)
+    record = read_run(folder)
+    dtype = np.dtype(record["model"]["dtype"])
+    layout = None if like is None else _in(Layout.of(like, "like"), dtype)
+    data = None if shards is None else same_shards(folder, record, shards)
+    if posterior is not None:
+        unbound = posterior
+        posterior = posterior if data is None else posterior.bind(data[0])
+        by_name = named_layout(record["model"]["parameters"], dtype)
+        parameters = parameters_of(record, by_name, posterior, layout)
+        check_same_posterior(folder, record, unbound, parameters, data)
+        if layout is None and posterior.constrain is None and record["model"]["kept"] == record["model"]["parameters"]:
+            layout = _in(parameters, dtype)
+    return replace(stored_run(folder, layout), posterior=posterior, shards=data)
+
+
+def _in(layout: Layout, dtype: np.dtype) -> Layout:
+    """Return a layout in the precision that was recorded."""
+    return replace(layout, dtypes=(dtype,) * len(layout.names))
 
 
 def stored_run(folder: Path, layout: Layout | None = None, averaged: Layout | None = None) -> Run:
@@ -131,11 +144,6 @@ def _check_form(folder: Path, layout: Layout, kept: Layout) -> None:
             )
 
 
-def _whose(record: Table) -> list[Any]:
-    """Return the agents whose data are recorded."""
-    return [record["agent"]["name"]] if "agent" in record else [*range(len(record["data"]["rows"]))]
-
-
 def _owner(record: Table, attempts: int) -> Owner | None:
     agent = record.get("agent")
     return agent and Owner(agent["name"], tuple(agent["names"]), tuple(agent["without"]), attempts)
@@ -151,8 +159,8 @@ def _facts(record: Table) -> dict[str, str]:
         "model's code": record["model"]["code"],
         **({"agent": record["agent"]["name"], "run id": record["agent"]["run"]} if "agent" in record else {}),
         **{
-            f"data of agent {agent}": text
-            for agent, text in zip(_whose(record), record["data"]["fingerprints"], strict=True)
+            f"data of agent {agent.removeprefix('agent ')}": text
+            for agent, text in zip(agents_of(record), record["data"]["fingerprints"], strict=True)
         },
     }
 

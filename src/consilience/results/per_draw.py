@@ -31,7 +31,7 @@ def per_draw(
     Of one agent's draws, (chain, draw, ...), where `agent` is its number or its name.
     """
     check_drawn(run)
-    own = slice(None) if agent is None else slice(copy_of(run, agent), copy_of(run, agent) + 1)
+    own = slice(None) if agent is None else [copy_of(run, agent)]
     parameters = sampled_parameters(run)
     of_draws = jax.jit(
         lambda keys, vectors: jax.lax.map(lambda both: function(both[0], parameters(both[1])), (keys, vectors))
@@ -54,7 +54,12 @@ def per_draw(
 
 
 def copy_of(run: Run, agent: int | str) -> int:
-    """Return which copy of the draws is an agent's, given its number or its name; refuse agents that are not there."""
+    """Return which copy of the draws is an agent's."""
+    return number_of(run, agent) if run.copies > 1 else 0
+
+
+def number_of(run: Run, agent: int | str) -> int:
+    """Return the number of an agent, given that or its name; refuse agents whose draws are not there."""
     names = run.agent_names
     if agent in names:
         agent = names.index(str(agent))
@@ -62,7 +67,7 @@ def copy_of(run: Run, agent: int | str) -> int:
         named = f", or one of the names {', '.join(names)}" if run.names else ""
         fix = f"Write a number from 0 to {run.agents - 1}{named}."
         raise Refused(f"agent = {agent!r}", "the run has no draws of such an agent", fix)
-    return int(agent) if run.copies > 1 else 0
+    return int(agent)
 
 
 def sampled_parameters(run: Run) -> Callable[[Any], Params]:

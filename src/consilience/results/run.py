@@ -19,9 +19,13 @@ from ..store import Draws, blocks
 from .arviz import data_tree
 from .checks import PredictiveCheck, predictive_checks
 from .diagnostics import acceptance, consensus_error
+from .function_space import PredictedAt, held_out_rows, rows_of_data
+from .held_out import task_of
+from .loo import Loo, loo
 from .predictions import predict
 from .predictive import evaluate
 from .scores import read_scores, save_scores
+from .selection import Transform
 from .summary import Summary, summarize
 
 
@@ -70,6 +74,7 @@ class Run:
       seconds: time from the first compilation to the last draw, interruptions left out.
       planned: number of draws that were asked for; fewer are there where a run was interrupted.
       posterior: what was sampled, and `shards`, the agents' data: None where the run was loaded without them.
+      own_shards: data of the agents of this process, all that there are where `shards` is None.
       parameters: how what was sampled lies in a vector; `layout` is that of what was kept.
       dims: names of the axes of what was kept, where the model has some.
       coords: labels along axes that have a name, such as the columns of the data: {"feature": ("age", "dose")}.
@@ -94,6 +99,7 @@ class Run:
     planned: int | None = None
     posterior: Posterior | None = None
     shards: Sequence[Batch] | None = None
+    own_shards: Sequence[Batch] | None = None
     parameters: Layout | None = None
     dims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     coords: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
@@ -204,32 +210,81 @@ class Run:
         values = values[:, :, :1] if self.sampler.replicated else values
         return round(float(values.sum(dtype=float)) * self.thin)
 
-    def summary(self, agent: int | None = None, diagnosed: int | None = 2000) -> Summary:
-        """Summarize every parameter (mean, sd, ESS, R-hat), agreement, acceptance and cost, with a verdict, as a table.
+    def summary(
+        self,
+        agent: int | str | None = None,
+        diagnosed: int | None = 2000,
+        *,
+        var_names: str | Sequence[str] | None = None,
+        prob: float = 0.94,
+        transform: Transform | None = None,
+        predictions: bool = True,
+    ) -> Summary:
+        """Summarize every parameter (mean, sd, interval, ESS, R-hat), agreement, acceptance and cost, with a verdict.
+
+        The verdict is on the whole run, whichever parameters are shown.
 
         Args:
-          agent: the agent to summarize. Without it, means and sds are averaged over the agents, and the smallest ESS
-            and the largest R-hat of any agent are given: agents' draws are not independent of each other.
+          agent: the agent to summarize, by number or by name. Without it, means, sds and the ends of intervals are
+            averaged over the agents, and the smallest ESS and the largest R-hat of any agent are given: agents' draws
+            are not independent of each other.
           diagnosed: ESS and R-hat take milliseconds each. Of a model with more parameters times agents than this, they
             are computed for so many, evenly spaced, and are NaN for the others. None: for all, however long it takes.
+          var_names: parameters to show, in the model's order: names, elements such as "w[age]", or patterns such as
+            "w*", in which * stands for anything and ? for one character. Left out, all.
+          prob: probability of the intervals. They are equal-tailed: with 0.94 the columns "3%" and "97%" are quantiles.
+          transform: functions of single numbers, by names or patterns: {"beta": "exp"} for odds ratios. They are
+            applied to the draws, so that the row `exp(beta[age])` has the mean of exp(beta[age]) and its own MCSE, ESS
+            and R-hat. A function such as np.exp, or one of "exp", "expit", "log", "sqrt", "square"; one without a
+            name is for all parameters shown. Of several patterns that match, the first counts.
+          predictions: whether the verdict may look at predictions where parameters do not agree between chains and a
+            network's function is nonlinear in them. It computes them for a few hundred draws.
         """
-        return summarize(self, agent, diagnosed)
+        return summarize(self, agent, diagnosed, var_names, prob, transform, predictions)
 
-    def to_arviz(self, log_likelihood: bool = False, posterior_predictive: bool = False, seed: int = 0) -> Any:
-        """Return an xarray DataTree as ArviZ reads it, with dimensions agent, chain, draw and the model's own.
+    @cached_property
+    def predicted_at(self) -> PredictedAt | None:
+        """Inputs at which the verdict compares predictions: some of the last `evaluate`, or of the agents' data."""
+        return rows_of_data(self)
 
-        posterior and sample_stats are always there; draws on disk stay there until they are used. observed_data is
-        there where the run knows its data; its examples, like those of the next two, are all agents', one agent after
-        the other, and `owner` says whose each is.
+    def to_arviz(
+        self,
+        log_likelihood: bool = False,
+        posterior_predictive: bool = False,
+        seed: int = 0,
+        *,
+        agent: int | str = 0,
+    ) -> Any:
+        """Return an xarray DataTree with ArviZ's groups and names, its dimensions chain, draw and the model's own.
+
+        posterior and sample_stats are always there; draws on disk stay there until they are used. observed_data, with
+        what the model observes, and constant_data, with the other arrays of the data, are there where the run knows its
+        model and data. Their rows, like those of log_likelihood and posterior_predictive, are all agents', one agent
+        after the other, and `owner` says whose each is. Rows that a mask leaves out are not among them.
 
         Args:
-          log_likelihood: of every example under every draw, as ArviZ's `loo` needs it: (agent, chain, draw, example).
-          posterior_predictive: new observations, one for every example and draw, from the model's own `predictive`.
+          log_likelihood: log-likelihoods of all observations, by observed variable, as `loo`, `compare` and `loo_pit`
+            need them, and log_prior, which `psense` needs as well.
+          posterior_predictive: new observations, one for every row and draw, from the model's own `predictive`.
           seed: random seed of those observations.
+          agent: the agent whose draws are shown, its number or its name; it makes no difference where all agents hold
+            one chain. "all": those of all agents along an axis of their own, for figures that compare agents and never
+            for `loo`, which takes every axis but chain and draw for observations.
         """
-        return data_tree(self, log_likelihood, posterior_predictive, seed)
+        return data_tree(self, agent, log_likelihood, posterior_predictive, seed)
 
     # --- what it predicts --------------------------------------------------------------------------
+
+    def loo(self, var_name: str | None = None) -> Loo:
+        """Compute leave-one-out cross-validation (PSIS-LOO) of the rows at hand: elpd with its error, p_loo, k-hat.
+
+        Every owner's figures are computed from its own rows and its own draws, and summed; the result is that of
+        `arviz_stats.loo` on pooled rows. `cs.compare` compares runs by it.
+
+        Args:
+          var_name: the observed variable, where the model has several; None: all, added row by row.
+        """
+        return loo(self, var_name)
 
     @overload
     def predict(
@@ -304,6 +359,7 @@ class Run:
         """
         scores = evaluate(self, test, task=task, ood=ood, seen=seen, points=points, rows_at_once=rows_at_once)
         self.__dict__["evaluation"] = scores
+        self.__dict__["predicted_at"] = held_out_rows(task_of(self, task), test)
         if self.folder is not None:
             save_scores(self.folder, scores)
         return scores

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._checks import whole_number
+from .._checks import check, check_flag, real_number
+from .._extras import require
 from ..neighbors import Traffic
 from ..report import worst_places
-from .diagnostics import acceptance, chain_diagnostics, health, mean_and_sd
+from .diagnostics import acceptance, health, interval_ends, statistics
+from .function_space import PredictionMixing, prediction_mixing
+from .selection import Transform, agent_number, select
+from .summary_table import table_lines
 from .verdict import Finding, findings
 
 if TYPE_CHECKING:
     from .run import Run
 
-SHOWN_ROWS = 20
+SHOWN_ROWS = 20  # where all parameters are summarized
+MOST_ROWS = 200  # where some were asked for by name
 WIDTH = 100
 
 
@@ -29,8 +34,11 @@ class Summary:
 
     Attributes:
       findings: what the figures say, one by one; `verdict` has them as a text.
-      names: names of the parameters, such as `w[3, 1]`.
-      columns: mean, sd, mcse_mean, ess_bulk, ess_tail, r_hat: one array each, in the order of `names`.
+      names: names of the parameters, such as `w[3, 1]`, `w[age]` where a column has a name, or `exp(w[age])`.
+      columns: mean, sd, the ends of the interval ("3%" and "97%"), mcse_mean, ess_bulk, ess_tail, r_hat: one array
+        each, in the order of `names`.
+      prob: probability of the intervals, which are equal-tailed: their ends are quantiles.
+      predictions: how well predictions have mixed, where parameters have not and that was looked at.
       consensus_error: distance of an agent from the network mean, in posterior sd.
       acceptance: fraction of proposals taken, None without a Metropolis step.
       divergences: iterations that diverged, None where the sampler has none.
@@ -44,6 +52,8 @@ class Summary:
     findings: tuple[Finding, ...]
     names: tuple[str, ...]
     columns: dict[str, np.ndarray]
+    prob: float
+    predictions: PredictionMixing | None
     consensus_error: float
     acceptance: float | None
     divergences: int | None
@@ -52,27 +62,26 @@ class Summary:
     iterations: int
     traffic: Traffic
     warnings: tuple[str, ...]
+    most_rows: int = SHOWN_ROWS
 
     @property
     def verdict(self) -> str:
         """Findings in words, the gravest first."""
         return " ".join(finding.sentence for finding in self.findings)
 
+    def to_dataframe(self) -> Any:
+        """Return the table as a pandas DataFrame: one row per parameter, all of them, under its name."""
+        pandas = require("pandas", "report")
+        return pandas.DataFrame(self.columns, index=pandas.Index(self.names, name="parameter"))
+
     def __str__(self) -> str:
         shown = self._rows()
-        width = max([len("parameter"), *(len(self.names[k]) for k in shown)])
-        lines = [self.title, *textwrap.wrap(self.verdict, WIDTH), ""]
-        lines.append(f"{'parameter':<{width}}" + "".join(f"{name:>11}" for name in self.columns))
-        for k in shown:
-            cells = (
-                f"{values[k]:>11.0f}" if "ess" in name else f"{values[k]:>11.4g}"
-                for name, values in self.columns.items()
-            )
-            lines.append(f"{self.names[k]:<{width}}" + "".join(cells))
+        lines = [self.title, *_wrapped(self.verdict), ""]
+        lines += table_lines([self.names[k] for k in shown], {name: c[shown] for name, c in self.columns.items()})
         if len(shown) < len(self.names):
-            lines.append(
-                f"... the {len(shown)} of {len(self.names)} parameters with the largest R-hat; all are in .columns"
-            )
+            some = re.sub(r"\[.*|\)$|^\w+\(", "", self.names[0])
+            lines.append(f"... the {len(shown)} of {len(self.names):,} parameters with the largest R-hat.")
+            lines.append(f'Others: summary(var_names="{some}"), where * stands for anything; all: to_dataframe().')
         acceptance = "none (no Metropolis step)" if self.acceptance is None else f"{self.acceptance:.3f}"
         lines += [
             "",
@@ -87,63 +96,78 @@ class Summary:
             f"{self.traffic.bytes / 1e6:,.1f} MB",
         ]
         more = (text for text in self.warnings if text not in self.verdict)
-        return "\n".join([*lines, *(f"warning: {text}" for text in more)])
+        return "\n".join([*lines, *(line for text in more for line in _wrapped(f"warning: {text}", "  "))])
 
     def _counted(self, name: str, count: int | None) -> list[str]:
         return [] if count is None else [f"{name:<17}{count:,} of {self.iterations:,} iterations"]
 
     def _rows(self) -> list[int]:
-        if len(self.names) <= SHOWN_ROWS:
+        if len(self.names) <= self.most_rows:
             return list(range(len(self.names)))
-        return worst_places(self.columns["r_hat"], SHOWN_ROWS)
+        return worst_places(self.columns["r_hat"], self.most_rows)
 
 
-def summarize(run: Run, agent: int | None = None, diagnosed: int | None = None) -> Summary:
-    """Return the summary of all agents, or of one."""
-    if agent is not None:
-        whole_number("agent", agent, 0, run.agents - 1)
-    copies = list(range(run.copies)) if agent is None or run.copies == 1 else [agent]
-    names = parameter_names(run)
+def _wrapped(text: str, indent: str = "") -> list[str]:
+    """Break a text into lines, but no word of it, such as the path of a folder."""
+    return textwrap.wrap(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def summarize(
+    run: Run,
+    agent: int | str | None,
+    diagnosed: int | None,
+    var_names: str | Sequence[str] | None,
+    prob: float,
+    transform: Transform | None,
+    predictions: bool,
+) -> Summary:
+    """Return the summary of all agents, or of one; see `Run.summary`."""
+    check("prob", prob, 0 < real_number(prob) < 1, "a probability between 0 and 1, such as prob=0.94,")
+    check_flag("predictions", predictions)
+    number = None if agent is None else agent_number(run, agent)
+    copies = list(range(run.copies)) if number is None or run.copies == 1 else [number]
+    every, chosen = select(run), select(run, var_names, transform)
+    asked: list[PredictionMixing | None] = []
+
+    def mixing() -> PredictionMixing | None:
+        asked.append(prediction_mixing(run, copies) if predictions else None)
+        return asked[0]
+
     with np.errstate(all="ignore"):  # of a diverged run the figures are NaN, and a warning says why
-        mean, sd = mean_and_sd(run)
-        columns = {"mean": mean[copies].mean(axis=0), "sd": sd[copies].mean(axis=0)}
-        columns |= chain_diagnostics(run, copies, diagnosed)
+        whole = statistics(run, copies, every, diagnosed, prob)
+        is_whole = var_names is None and transform is None
+        columns = whole if is_whole else statistics(run, copies, chosen, diagnosed, prob)
         state = health(run, copies)
-    found = tuple(findings(run, columns, names, state))
+        found = tuple(findings(run, whole, every.names, state, mixing))
     return Summary(
-        title=f"{run!r}" + ("" if agent is None else f", {run.agent_names[agent]}"),
+        title=f"{run!r}" + ("" if number is None else f", {run.agent_names[number]}"),
         findings=found,
-        names=names,
+        names=chosen.names,
         columns=columns,
+        prob=prob,
+        predictions=asked[0] if asked else None,
         consensus_error=run.consensus_error,
-        acceptance=acceptance(run, agent),
+        acceptance=acceptance(run, number),
         divergences=run.divergences,
         redone=run.redone,
         e_bfmi=state.energy,
         iterations=run.num_draws * run.distinct_chains * run.thin,
         traffic=run.traffic,
-        warnings=_warnings(run, found, columns),
+        warnings=_warnings(run, found, columns, [*interval_ends(prob)]),
+        most_rows=SHOWN_ROWS if var_names is None else MOST_ROWS,
     )
 
 
-def parameter_names(run: Run) -> tuple[str, ...]:
-    """Return one name per number: `b` for a scalar, `w[3, 1]` for an element, `w[age]` where the axis has labels."""
-
-    def labels(name: str, shape: tuple[int, ...]) -> list[Sequence[Any]]:
-        dims = run.dims.get(name, ("",) * len(shape))
-        return [run.coords.get(dim, range(length)) for dim, length in zip(dims, shape, strict=True)]
-
-    return tuple(
-        name + (f"[{', '.join(map(str, place))}]" if place else "")
-        for name, shape in zip(run.layout.names, run.layout.shapes, strict=True)
-        for place in product(*labels(name, shape))
-    )
-
-
-def _warnings(run: Run, found: tuple[Finding, ...], columns: dict[str, np.ndarray]) -> tuple[str, ...]:
+def _warnings(
+    run: Run, found: tuple[Finding, ...], columns: dict[str, np.ndarray], ends: Sequence[str]
+) -> tuple[str, ...]:
     """Return what must be known before the numbers are used, the bias first."""
     bias = () if run.sampler.bias is None else (f"biased by design: {run.sampler.bias}",)
     grave = tuple(finding.sentence for finding in found if finding.is_grave)
-    diagnosed, dimension = int((~np.isnan(columns["ess_bulk"])).sum()), len(columns["ess_bulk"])
-    partly = (f"ESS and R-hat were computed for {diagnosed} of {dimension} parameters.",)
-    return bias + grave + (partly if 0 < diagnosed < dimension else ())
+    what = {"ESS and R-hat": "ess_bulk", "Intervals": next(iter(ends))}
+    partly = []
+    for name, column in what.items():
+        known, size = int((~np.isnan(columns[column])).sum()), len(columns[column])
+        if 0 < known < size:
+            partly.append(f"{name} were computed for {known} of {size} parameters.")
+    return bias + grave + tuple(partly)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ..store import shown
 from .diagnostics import FEWEST_DRAWS, Health
+from .function_space import SMALLEST_SD, PredictionMixing
 
 if TYPE_CHECKING:
     from .run import Run
@@ -15,8 +17,11 @@ if TYPE_CHECKING:
 R_HAT_LIMIT = 1.01
 R_HAT_APART = 1.1  # above it, chains are in different places
 ESS_PER_CHAIN = 100  # below it, R-hat and ESS are themselves unreliable (Vehtari et al. 2021)
+FEW_PARAMETERS = 20  # up to so many are read one by one: predictions that agree excuse none of them
 ENERGY_LIMIT = 0.3
 CONSENSUS_LIMIT = 0.1  # posterior sd
+
+Predictions = Callable[[], PredictionMixing | None]
 
 
 class Finding(NamedTuple):
@@ -27,8 +32,15 @@ class Finding(NamedTuple):
     is_grave: bool = True  # whether it calls the use of the draws into question
 
 
-def findings(run: Run, columns: dict[str, np.ndarray], names: tuple[str, ...], health: Health) -> Iterator[Finding]:
-    """Yield all findings of a run, the gravest first; `columns` and `names` are those of its summary."""
+def findings(
+    run: Run, columns: dict[str, np.ndarray], names: tuple[str, ...], health: Health, predictions: Predictions
+) -> Iterator[Finding]:
+    """Yield all findings of a run, the gravest first.
+
+    Args:
+      columns: those of a summary of all parameters, whose `names` these are.
+      predictions: how well predictions have mixed; asked only where parameters have not.
+    """
     if not run.is_complete:
         yield Finding("unfinished", f"Unfinished: {run.num_draws:,} of {run.planned:,} draws are there.")
     if not health.draws_finite:
@@ -38,7 +50,7 @@ def findings(run: Run, columns: dict[str, np.ndarray], names: tuple[str, ...], h
             "of them should be used.",
         )
     else:
-        yield from _mixing(run, columns, names, health)
+        yield from _mixing(run, columns, names, health, predictions)
     if health.draws_finite and not health.stats_finite:
         yield Finding(
             "figures not finite",
@@ -63,7 +75,9 @@ def findings(run: Run, columns: dict[str, np.ndarray], names: tuple[str, ...], h
         )
 
 
-def _mixing(run: Run, columns: dict[str, np.ndarray], names: tuple[str, ...], health: Health) -> Iterator[Finding]:
+def _mixing(
+    run: Run, columns: dict[str, np.ndarray], names: tuple[str, ...], health: Health, predictions: Predictions
+) -> Iterator[Finding]:
     if not names:
         yield Finding("nothing kept", "No parameters were kept, so nothing can be said of how the chains have mixed.")
         return
@@ -81,16 +95,62 @@ def _mixing(run: Run, columns: dict[str, np.ndarray], names: tuple[str, ...], he
         yield Finding("one chain", "One chain: whether it has found all of the posterior cannot be told from it.")
     if looked_at == 0:
         return
-    if run.num_chains > 1:
-        yield _r_hat(run, r_hat, names, looked_at, vary)
     least = (float(np.nanmin(bulk)), float(np.nanmin(tail)))
+    of_parameters = [_r_hat(run, r_hat, names, looked_at, vary)] if run.num_chains > 1 else []
+    of_parameters.append(_effective_draws(run, least))
+    if vary > FEW_PARAMETERS and any(finding.is_grave for finding in of_parameters):
+        mixed = predictions()
+        if mixed is not None:
+            yield from _of_predictions(run, mixed, r_hat, min(least))
+            return
+    yield from of_parameters
+
+
+def _effective_draws(run: Run, least: tuple[float, float]) -> Finding:
+    """Say what the draws are worth, by the least ESS in the bulk and in the tails."""
     said = f"At least {least[0]:,.0f} effective draws in the bulk and {least[1]:,.0f} in the tails of each"
     enough = ESS_PER_CHAIN * run.num_chains
-    if min(least) < enough:
-        rough = "means and intervals are rough" + (", and so is R-hat" if run.num_chains > 1 else "")
-        yield Finding(f"ESS {min(least):,.0f}", f"{said}; with fewer than {enough}, {rough}: run longer.")
+    if min(least) >= enough:
+        return Finding("enough draws", f"{said}.", is_grave=False)
+    rough = "means and intervals are rough" + (", and so is R-hat" if run.num_chains > 1 else "")
+    return Finding(f"ESS {min(least):,.0f}", f"{said}; with fewer than {enough}, {rough}: run longer.")
+
+
+def _of_predictions(run: Run, mixed: PredictionMixing, r_hat: np.ndarray, least: float) -> Iterator[Finding]:
+    """Say whether chains agree on predictions, where they do not on parameters, and what these are good for."""
+    what, at = f"predicted {mixed.what}", f"at {mixed.rows} {mixed.whose}"
+    high, looked_at = int((r_hat > R_HAT_LIMIT).sum()), int(np.isfinite(r_hat).sum())
+    weights = f"{high:,} of {looked_at:,} parameters have R-hat above {R_HAT_LIMIT}"
+    if not high:
+        weights = f"of some parameters there are no more than {least:,.0f} effective draws"
+    good = True
+    if mixed.r_hat is None or mixed.ess is None:
+        same = f"{run.num_chains} chains agree on {what}: none varies by more than {SMALLEST_SD:g} {at}."
+        yield Finding("predictions agree", same, is_grave=False)
+    else:
+        good = yield from _of_varying_predictions(run, mixed.r_hat, mixed.ess, what, at)
+    usual = "as is usual where weights can change places: use predictions, not single parameters"
+    sentence = f"{weights[0].upper()}{weights[1:]}{f', {usual}' if good else ', too'}."
+    yield Finding("parameters differ", sentence, is_grave=False)
+
+
+def _of_varying_predictions(run: Run, r_hat: float, ess: float, what: str, at: str) -> Generator[Finding, None, bool]:
+    """Say how well predictions have mixed, and return whether that is well enough."""
+    agree, enough = r_hat <= R_HAT_LIMIT or run.num_chains == 1, ESS_PER_CHAIN * run.num_chains
+    if not agree:
+        figure = f"R-hat of {what} is up to {r_hat:.4g} {at}, above {R_HAT_LIMIT}: run longer."
+        apart = f"{run.num_chains} chains do not agree: " if r_hat > R_HAT_APART else ""
+        yield Finding(f"R-hat {r_hat:.4g} of predictions", f"{apart}{figure}")
+    elif run.num_chains > 1:
+        together = f"{run.num_chains} chains agree on {what}: R-hat at most {r_hat:.3f} {at}."
+        yield Finding("predictions agree", together, is_grave=False)
+    said = f"At least {ess:,.0f} effective draws of each prediction"
+    if ess < enough:
+        rough = f"{said}; with fewer than {enough}, predictions are rough: run longer."
+        yield Finding(f"ESS {ess:,.0f} of predictions", rough)
     else:
         yield Finding("enough draws", f"{said}.", is_grave=False)
+    return agree and ess >= enough
 
 
 def _r_hat(run: Run, r_hat: np.ndarray, names: tuple[str, ...], looked_at: int, vary: int) -> Finding:
@@ -110,8 +170,17 @@ def _r_hat(run: Run, r_hat: np.ndarray, names: tuple[str, ...], looked_at: int, 
     return Finding(
         f"R-hat {r_hat[worst]:.4g}",
         f"{apart}{high} of {scope} {have} R-hat above {R_HAT_LIMIT} (worst {names[worst]}, {r_hat[worst]:.4g}): run "
-        f"longer or reparametrise.",
+        f"longer or reparametrise.{_how_to_see_predictions(run, vary)}",
     )
+
+
+def _how_to_see_predictions(run: Run, vary: int) -> str:
+    """Return what a run that was loaded without its model or its data needs for a verdict on predictions."""
+    has_no_task = run.posterior is not None and run.posterior.task is None
+    if vary <= FEW_PARAMETERS or run.folder is None or has_no_task or run.predicted_at is not None:
+        return ""
+    load = f'cs.load("{shown(run.folder)}", posterior=..., shards=...)'
+    return f" Of a network, judge predictions, not weights: {load}.summary()."
 
 
 def _agreement(run: Run) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ import numpy as np
 from .._cache import processor
 from .._refused import Refused
 from .._types import Batch
-from ..engine import Chains, Chunk, Hosts, read_moments
+from ..engine import Chains, Chunk, Hosts, code_of_posterior, read_moments
 from ..model import View, form, own_shards
 from ..neighbors import Traffic, price
 from ..network import Network
@@ -124,6 +124,7 @@ def describe_job(prepared: Prepared, request: Request, data: Table, code: str) -
         None if prepared.averaged is None else prepared.averaged.layout,
         prepared.posterior.dims,
         code,
+        {} if request.out is None else code_of_posterior(prepared.posterior, prepared.layout, prepared.row),
         asdict(request.length),
     )
 
@@ -260,6 +261,7 @@ def result(job: Job) -> Run:
         network=prepared.network,
         posterior=prepared.posterior,
         shards=job.shards if len(job.shards) == prepared.network.size else None,
+        own_shards=job.shards,
         parameters=prepared.layout,
         dims=prepared.posterior.dims,
     )

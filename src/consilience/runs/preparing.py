@@ -47,6 +47,13 @@ class Prepared:
     averaged: View | None
     watched: View | None
 
+    @property
+    def row(self) -> Any:
+        """Form of one row of the data."""
+        return jax.tree.map(
+            lambda form: jax.ShapeDtypeStruct(form.shape[2:], form.dtype), self.stacked.padded_form.batch
+        )
+
 
 def prepare(request: Request, shards: Sequence[Batch], names: Sequence[str], stack: Callable[..., Shards]) -> Prepared:
     """Check all that a run is made of, refuse what cannot be run, and return the rest ready for a runtime.

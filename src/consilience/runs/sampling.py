@@ -46,12 +46,12 @@ def sample(
         own: where several hosts share a run, it is called for the agents of this host only.
       network: which agents may talk to each other.
       sampler: the sampler to use: `cs.nuts()` where nothing speaks against it.
-      num_samples: kept draws per chain.
+      num_samples: kept draws per chain, 1000 unless given.
       init: where all agents start: the parameters, or a jax function that gives them from a random key, a new one for
         every chain. May be left out where the posterior brings its own.
-      num_warmup: iterations before the first kept one. Samplers that tune themselves do it here; 0 where the start is
-        a draw of the posterior already, or the cost of an iteration is what is asked.
-      num_chains: independent chains, run side by side.
+      num_warmup: iterations before the first kept one, 500 unless given. Samplers that tune themselves do it here; 0
+        where the start is a draw of the posterior already, or the cost of an iteration is what is asked.
+      num_chains: independent chains, run side by side, 4 unless given.
       thin: iterations per kept draw.
       seed: the same seed gives the same draws.
       keep: names of the parameters to keep, or a jax function of the parameters whose values are kept in their place;

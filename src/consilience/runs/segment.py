@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._lazy import LazyModule
-from ..engine import Chains, Hosts, Inputs, Model, OneDevice, start_values_all, trace
+from ..engine import ROWS_TRACED, Chains, Hosts, Inputs, Model, OneDevice, start_values_all, trace
 from ..model import Shard, check_start, form, stack_on_host
 from ..neighbors import Arrays, Collectives, Form, Interrupted, Masks, PeerNeighbors, Traffic, no_edges
 from ..network import Network
@@ -34,10 +34,9 @@ nx: Any = LazyModule("networkx")
 
 # Recorded by every agent, and free to differ between them.
 OWN = (
-    *("format", "status", "created", "data.", "dims.", "model.start"),
+    *("format", "status", "created", "data.", "dims.", "model.start", "model.prior", "model.likelihood"),
     *("versions.python", "versions.numpy", "versions.device"),
 )
-ROWS = 2  # of the batch on which models are compared
 
 
 @dataclass(frozen=True)
@@ -238,7 +237,7 @@ def _rest(network: Network, members: tuple[int, ...], without: tuple[str, ...]) 
 def code_of_lanes(prepared: Prepared) -> str:
     """Return the fingerprint of model and sampler, as if simulated with two rows of zeros on every agent."""
     size, form_of_one = prepared.network.size, prepared.stacked.padded_form.batch
-    batch = jax.tree.map(lambda leaf: np.zeros((size, ROWS, *leaf.shape[2:]), leaf.dtype), form_of_one)
+    batch = jax.tree.map(lambda leaf: np.zeros((size, ROWS_TRACED, *leaf.shape[2:]), leaf.dtype), form_of_one)
     keys = chain_keys(prepared.key, len(prepared.starts))
     inputs = lane_inputs(prepared.network, prepared.sampler, Shard(batch, None), keys)
     one_copy = prepared.sampler.replicated

@@ -42,6 +42,7 @@ class Hamiltonian(TunedSampler):
             lambda position: hmc.init(position, everyone),
             lambda key, state, found: step(key, state, everyone, found.step_size, found.inverse_mass_matrix),
             self.evaluations,
+            lambda state: state.logdensity,
         )
         return replicated_kernel(algorithm, neighbors, self.tuning(like, self.dense_mass))
 

@@ -61,6 +61,7 @@ class Algorithm(NamedTuple):
     init: Callable[[Vector], Any]
     step: Callable[[Key, Any, Any], tuple[Any, Any]]  # (key, state, Adaptation)
     evaluations: Callable[[Any], jax.Array]  # how often the step of an info evaluated the log density, by stages
+    logdensity: Callable[[Any], Scalar] | None = None  # log π where a state is, which a run then keeps with the draw
 
 
 def network_logdensity(local: LogDensity, neighbors: Neighbors) -> LogDensity:
@@ -136,6 +137,8 @@ def replicated_kernel(algorithm: Algorithm, neighbors: Neighbors, adaptation: Wi
         info = {**done.info, "redone": done.number > 1, "out_of_step": ~done.is_in_step}
         if adaptation is not None:
             info["step_size"] = state.adaptation.step_size
+        if algorithm.logdensity is not None:
+            info["logdensity"] = algorithm.logdensity(agreed)
         return ReplicatedState(agreed, adapted, state.iteration + 1), _info(info)
 
     return Kernel(init, noise, move)

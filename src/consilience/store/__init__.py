@@ -1,6 +1,7 @@
 """The folder of a run: draws, checkpoints and identity, written while it is sampled and read at any moment."""
 
 from .arrays import Part
+from .checkpoints import Progress
 from .draws import Draws, blocks
 from .files import locked, make_folder, refusal, shown, write_whole
 from .folder import RunFolder
@@ -15,8 +16,6 @@ from .identity import (
     flat,
     surroundings,
 )
-from .memory import Memory
-from .progress import Progress
 from .reading import (
     DRAWS,
     POSTERIOR,
@@ -30,41 +29,5 @@ from .reading import (
     read_network,
     read_run,
 )
-from .sink import Sink
+from .sink import Memory, Sink
 from .writer import Writer
-
-__all__ = [
-    "DRAWS",
-    "FORMAT",
-    "POSTERIOR",
-    "RUN",
-    "SCORES",
-    "SUBPOSTERIORS",
-    "DiskStats",
-    "Draws",
-    "Memory",
-    "Part",
-    "Progress",
-    "RunFolder",
-    "Sink",
-    "Table",
-    "Writer",
-    "blocks",
-    "check_format",
-    "describe",
-    "describe_data",
-    "describe_network",
-    "describe_sampler",
-    "differences",
-    "disk_draws",
-    "flat",
-    "locked",
-    "make_folder",
-    "read_checkpoint",
-    "read_network",
-    "read_run",
-    "refusal",
-    "shown",
-    "surroundings",
-    "write_whole",
-]

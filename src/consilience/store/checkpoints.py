@@ -1,4 +1,4 @@
-"""Checkpoints of a run: how far it had come at some iterations, and the states to go on from.
+"""Checkpoints of a run: how far it had come at some iterations, its `Progress`, and the states to go on from.
 
     checkpoints/<iteration>/<first>-<last>.npz
 
@@ -13,7 +13,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 from zipfile import BadZipFile
@@ -21,14 +21,52 @@ from zipfile import BadZipFile
 import numpy as np
 
 from .._refused import Refused
+from ..neighbors import Traffic
 from .files import make_folder, npz, refusal, shown, sync_folder, write_whole
-from .progress import Progress
 
 CHECKPOINTS = "checkpoints"
 LAST_KEPT = 2  # whole ones: if the newest is damaged, a run can be gone on with from the one before it
 PART = re.compile(r"(\d+)-(\d+)\.npz")
 
 State = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Progress of a run after some chunks: warm-up iterations and kept draws, and what they have cost.
+
+    Attributes:
+      warmed: number of warm-up iterations.
+      drawn: number of kept draws.
+      seconds: time spent sampling, interruptions left out.
+      redone: iterations redone because agents fell out of step, of `watched` chain iterations.
+      attempt: how often agents that were out of step have gone back and taken other random numbers.
+      combined: draws that have been put together from the agents' own, where a sampler does that at the end.
+    """
+
+    warmed: int = 0
+    drawn: int = 0
+    rounds: int = 0
+    messages: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    redone: int = 0
+    watched: int = 0
+    attempt: int = 0
+    combined: int = 0
+
+    @property
+    def traffic(self) -> Traffic:
+        return Traffic(self.rounds, self.messages, self.bytes)
+
+    def iterations(self, thin: int) -> int:
+        """Count the iterations of the warm-up and those behind the kept draws."""
+        return self.warmed + self.drawn * thin
+
+    def sent(self, traffic: Traffic) -> Progress:
+        """Return this progress with more traffic."""
+        total = self.traffic + traffic
+        return replace(self, rounds=total.rounds, messages=total.messages, bytes=total.bytes)
 
 
 class Checkpoints(NamedTuple):

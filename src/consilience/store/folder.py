@@ -21,10 +21,9 @@ from ..engine import Chunk, Hosts
 from ..model import Layout
 from ..network import Network
 from .arrays import PATIENCE, POLL, DrawsFolder, Part
-from .checkpoints import CHECKPOINTS, Checkpoints, State
+from .checkpoints import CHECKPOINTS, Checkpoints, Progress, State
 from .files import locked, npz, refusal, remove_partial, shown, write_whole
 from .identity import FREE, Table, differences
-from .progress import Progress
 from .reading import DRAWS, NETWORK, POSTERIOR, RUN, STATS, disk_draws, read_checkpoint, read_run
 
 LONGEST_NAME = 200  # bytes

@@ -29,6 +29,7 @@ FORMAT = 2  # of the folder; docs/keep.md says when it changes
 FREE = (
     *("format", "created", "status", "run.num_samples", "dims."),
     *("versions.python", "versions.numpy", "versions.consilience"),
+    *("model.prior", "model.likelihood"),  # model.code has them, too, and folders of earlier versions have that alone
 )
 # Settings of jax that change draws.
 FLAGS = ("jax_enable_x64", "jax_threefry_partitionable", "jax_default_matmul_precision", "jax_default_prng_impl")
@@ -38,6 +39,8 @@ CONSEQUENCES = {
     "sampler.fingerprint": "the sampler's settings: not as they were",
     "model.start": "where the chains start: not as it was",
     "sampler.bias": "what the sampler says of its bias",
+    "model.prior": "the prior: it computes something else now",
+    "model.likelihood": "the likelihood: it computes something else now",
     "model.code": "code of the model, the sampler, keep=, moments= or watch=: it computes something else now",
 }
 
@@ -52,6 +55,7 @@ def describe(
     averaged: Layout | None,
     dims: Mapping[str, Sequence[str]],
     code: str,
+    of_posterior: Mapping[str, str],
     settings: Mapping[str, int],
 ) -> Table:
     """Return the record of a run that `run.toml` holds.
@@ -64,6 +68,7 @@ def describe(
       averaged: layout of what moments are taken of; None: of nothing.
       dims: names of the axes of what is kept.
       code: the fingerprint of model, sampler and what is kept, as traced.
+      of_posterior: the fingerprints of prior and likelihood alone, for those who load the run with its posterior.
       settings: num_samples and the like.
     """
     return {
@@ -88,6 +93,7 @@ def describe(
             "dtype": str(kept.dtype),
             "start": digest(starts),
             "code": code,
+            **of_posterior,
         },
         "versions": surroundings(),
         "dims": {name: list(axes) for name, axes in dims.items()},

@@ -23,11 +23,10 @@ from .._extras import require
 from .._lazy import LazyModule
 from ..model import Layout
 from ..network import Network, assemble
-from .checkpoints import Checkpoints, State
+from .checkpoints import Checkpoints, Progress, State
 from .draws import DiskDraws
 from .files import refusal
 from .identity import FORMAT, Table
-from .progress import Progress
 
 nx: Any = LazyModule("networkx")
 

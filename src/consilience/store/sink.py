@@ -1,15 +1,16 @@
-"""Interface of what takes draws while they are drawn: into memory, or to disk."""
+"""What takes draws while they are drawn: the interface, and `Memory`, its twin of `RunFolder` without a disk."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping
 from typing import Protocol
 
 import numpy as np
 
 from ..engine import Chunk
 from ..model import Layout
-from .checkpoints import State
-from .progress import Progress
+from .checkpoints import Progress, State
 
 
 class Sink(Protocol):
@@ -47,3 +48,45 @@ class Sink(Protocol):
 
     def finish(self, status: str) -> None:
         """Record how the run has ended."""
+
+
+class Memory:
+    """Sink that keeps the draws of a run in memory while it is sampled, in one array for all planned draws."""
+
+    is_due = False  # a state to go on from would not outlive the process
+    is_saving = False
+    checkpoints = ()
+
+    def __init__(self, planned: int) -> None:
+        self.planned = planned
+        self.progress = Progress()
+        self.snapshot: State | None = None
+        self.kept: np.ndarray | None = None
+        self._stats: dict[str, list[np.ndarray]] = defaultdict(list)
+
+    def append(self, chunk: Chunk, first: int) -> None:
+        if self.kept is None:
+            self.kept = np.empty((self.planned, *chunk.positions.shape[1:]), chunk.positions.dtype)
+        self.kept[first : first + len(chunk.positions)] = chunk.positions
+        for name, values in chunk.stats.items():
+            self._stats[name].append(values)
+
+    def save(self, progress: Progress, state: State | None) -> bool:
+        self.progress = progress
+        return True
+
+    def own_draws(self) -> np.ndarray:
+        """Return what has been appended."""
+        assert self.kept is not None
+        return self.kept
+
+    def put(self, values: np.ndarray, layout: Layout) -> None:
+        """Put the posterior's draws in place of what has been appended."""
+        self.kept = values
+
+    def finish(self, status: str) -> None:
+        pass
+
+    @property
+    def stats(self) -> Mapping[str, np.ndarray]:
+        return {name: np.concatenate(chunks) for name, chunks in self._stats.items()}

@@ -7,8 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 
 from ..engine import Chunk
-from .checkpoints import State
-from .progress import Progress
+from .checkpoints import Progress, State
 from .sink import Sink
 
 

@@ -27,19 +27,30 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 def test_a_run_prints_its_summary_its_scores_and_where_everything_is(done, project):
     assert done.exit_code == 0, done.output
-    for words in ("w[0]", "r_hat", "acceptance", "accuracy", "NLL", "runs/small/report.html", "runs/small/config.toml"):
+    for words in (
+        "w[age]",
+        "r_hat",
+        "acceptance",
+        "accuracy",
+        "NLL",
+        "runs/small/report.html",
+        "runs/small/config.toml",
+    ):
         assert words in done.stdout
     assert "48 rows on 3 agents (north" in done.stderr
     assert "iterations" in done.stderr
     assert "users' functions may print" in done.stderr
     assert (project / "runs/small/report.html").read_text().startswith("<!doctype html>")
-    assert cs.load(project / "runs/small").num_draws == 40
+    run = cs.load(project / "runs/small")
+    assert run.num_draws == 40
+    assert run.names == ("north", "south", "west")
+    assert run.columns == {"x": ("age", "bmi")}
 
 
 def test_json_is_all_there_is_on_stdout_and_quiet_is_quiet(done, project):
     result = invoke("run", "small.toml", "--resume", "--json", "--quiet")
     told = json.loads(result.stdout)
-    assert [row["name"] for row in told["summary"]["parameters"]] == ["b", "w[0]", "w[1]"]
+    assert [row["name"] for row in told["summary"]["parameters"]] == ["b", "w[age]", "w[bmi]"]
     assert told["summary"]["verdict"]
     assert 0 <= told["scores"]["accuracy"][0] <= 1
     assert told["paths"]["report"] == "runs/small/report.html"

@@ -2,12 +2,15 @@
 
 import re
 import signal
+from types import SimpleNamespace
 
 import jax
 import numpy as np
 import pytest
 
 import consilience as cs
+from consilience._refused import Refused
+from consilience.runs.member import Member
 
 from ..patience import PATIENCE
 from .crew import AGENT, BARE, MODEL, Crew, command
@@ -118,6 +121,9 @@ def test_agents_take_part_from_python_and_a_finished_run_is_there_at_once(crews,
     expected = simulated(crew, cs.mala(0.1, 1.0), num_samples=100)
     for name in ("agent0", "agent2"):
         np.testing.assert_allclose(np.load(tmp_path / f"{name}.npy"), expected.kept, atol=1e-8, err_msg=name)
+        run = crew.run(name)
+        assert run.names == run.agent_names == ("agent0", "agent1", "agent2")
+        assert run.summary().names == ("params[age]", "params[dose]", "params[bmi]")
     crew.program = PYTHON
     crew.start("agent2")
     assert crew.finish()["agent2"] == 0, crew.said()
@@ -233,6 +239,16 @@ def test_agents_that_do_not_run_the_same_thing_say_who_and_what(crews, tmp_path)
         assert re.search(r"  seed: agent2: 6; agent0, agent1: 5", said), said
         assert "sampler.settings.step_size: agent2: 0.2; agent0, agent1: 0.1" in said
         assert crew.run(name).num_draws == 0
+
+
+def test_agents_that_know_their_columns_have_them_in_one_order():
+    member = SimpleNamespace(_has_met=False)
+    one, other = "['age', 'dose']", "['dose', 'age']"
+    cards = [SimpleNamespace(name=name, identity={"labels.columns.x": one}) for name in "ac"]
+    silent = SimpleNamespace(name="b", identity={})
+    assert Member._are_alike(member, [*cards, silent])
+    with pytest.raises(Refused, match=r"labels\.columns\.x: b: \['dose', 'age'\]; a, c: \['age', 'dose'\]"):
+        Member._are_alike(member, [*cards, SimpleNamespace(name="b", identity={"labels.columns.x": other})])
 
 
 def test_a_start_that_is_not_finite_is_refused_by_the_agent_whose_it_is(crews, tmp_path):

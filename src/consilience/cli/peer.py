@@ -81,7 +81,7 @@ def peer(
         jax.config.update("jax_enable_x64", agent.config.run.x64)  # for all threads: compiled code calls from its own
         with redirect_stdout(sys.stderr):
             posterior, init = model_of(agent.config)
-            rows = _rows(agent)
+            rows, columns = _rows(agent)
         runtime = Peer(agent, patience, StatusDisplay(agent.folder / STATUS, quiet))
     with _logged(agent, quiet), _zenoh_in_the_log(), redirect_stdout(sys.stderr), exit_on_error():
         config = agent.config
@@ -96,6 +96,7 @@ def peer(
                 out=config.out,
                 progress=False,
                 runtime=runtime,
+                columns=columns,
             )
         except Stopped as reason:
             end(INTERRUPTED, f"stopped: {reason}", f"All agents can go on: {_again(file, data, changes, patience)}")
@@ -121,21 +122,22 @@ def _again(file: Path, data: str | None, changes: Sequence[str], patience: float
     return shlex.join(words)
 
 
-def _rows(agent: AgentRun) -> Any:
-    """Load this agent's own data."""
+def _rows(agent: AgentRun) -> tuple[Any, Mapping[str, Sequence[str]]]:
+    """Load this agent's own data, and the names of its columns."""
     table = agent.config.data
     if table.loader is not None:
         takes = inspect.signature(named("--data", table.loader, agent.config.folder)).parameters
         known = {"agent": agent.place.name, "index": agent.place.index}
         mine = {name: value for name, value in known.items() if name in takes and name not in table.arguments}
         table = replace(table, arguments={**table.arguments, **mine})
-    shards = load_data(table, SplitTable(), agent.config.folder, 1).shards
+    data = load_data(table, SplitTable(), agent.config.folder, 1)
+    shards = data.shards
     if callable(shards):
-        return shards(agent.place.index)
+        return shards(agent.place.index), data.columns
     if len(shards) != 1:
         reason = f"--data {table.loader} gives {len(shards)} shards, and {agent.place.name} needs its own"
         raise Refused("", reason, "Return one, for example that of the argument index.")
-    return shards[0]
+    return shards[0], data.columns
 
 
 @contextmanager

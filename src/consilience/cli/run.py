@@ -133,7 +133,7 @@ def _sample(config: Config, job: DescribedRun, resume: bool, quiet: bool, runtim
     try:
         return sample(
             job.posterior,
-            job.data.shards,
+            job.data.by_owner,
             job.network,
             job.sampler,
             init=job.init,
@@ -142,6 +142,7 @@ def _sample(config: Config, job: DescribedRun, resume: bool, quiet: bool, runtim
             resume=resume,
             progress=not quiet,
             runtime=runtime,
+            columns=job.data.columns,
         )
     except Refused as refusal:
         if resume:

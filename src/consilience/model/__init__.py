@@ -1,5 +1,6 @@
 """The posterior that is sampled: a prior, each agent's likelihood, and its data, which it never shows to the others."""
 
+from .frames import Columns, check_columns, check_columns_alike, column_names, is_frame
 from .layout import RESERVED, Layout, leaf_name
 from .local import LocalLogDensity
 from .posterior import Posterior, StartValues, check_posterior, check_start, start_values
@@ -8,6 +9,8 @@ from .shards import (
     Shards,
     ShardsBySize,
     as_arrays,
+    as_batch,
+    check_alike,
     check_shards,
     form,
     own_shards,
@@ -23,6 +26,7 @@ from .view import Keep, View, kept_function
 __all__ = [
     "RESERVED",
     "Classification",
+    "Columns",
     "Keep",
     "Layout",
     "LocalLogDensity",
@@ -35,10 +39,16 @@ __all__ = [
     "Task",
     "View",
     "as_arrays",
+    "as_batch",
+    "check_alike",
+    "check_columns",
+    "check_columns_alike",
     "check_posterior",
     "check_shards",
     "check_start",
+    "column_names",
     "form",
+    "is_frame",
     "kept_function",
     "leaf_name",
     "own_shards",

@@ -12,7 +12,7 @@ The model is read from the form of the data, never on data: compiled code holds 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
@@ -46,7 +46,13 @@ from .posterior import Posterior
 from .tasks import Task
 
 
-def numpyro_posterior(model: Model, init: Mapping[str, Any] | None, task: Task | None) -> Posterior:
+def numpyro_posterior(
+    model: Model,
+    init: Mapping[str, Any] | None,
+    task: Task | None,
+    dims: Mapping[str, Sequence[str]],
+    coords: Mapping[str, Sequence[Any]],
+) -> Posterior:
     """Return the posterior of a NumPyro model, to be read when it is bound to data."""
     if not callable(model):
         fix = "Pass the function with the numpyro.sample statements."
@@ -55,7 +61,10 @@ def numpyro_posterior(model: Model, init: Mapping[str, Any] | None, task: Task |
         inspect.signature(model).bind(None)
     except TypeError:
         raise Refused("the model", "it must take one argument, the batch", columns_hint(model).strip()) from None
-    return UnboundNumpyroPosterior(_needs_data, _needs_data, task=task, model=model, start=dict(init or {}))
+    start = dict(init or {})
+    return UnboundNumpyroPosterior(
+        _needs_data, _needs_data, task=task, dims=dims, coords=coords, model=model, start=start
+    )
 
 
 def _needs_data(*_: Any) -> Any:
@@ -79,7 +88,7 @@ class UnboundNumpyroPosterior(Posterior):
         if form not in self.bound:
             read = NumpyroModel(self.model, read_sites(self.model, batch), dummy_batch(batch, 2), self.start)
             read.check_start()
-            self.bound[form] = read.posterior(self.task)
+            self.bound[form] = read.posterior(self)
         bound = self.bound[form]
         check_rows_independent(bound.model, batch)
         return bound
@@ -106,15 +115,17 @@ class NumpyroModel:
     dummy: Batch
     start: Mapping[str, Any]
 
-    def posterior(self, task: Task | None) -> NumpyroPosterior:
+    def posterior(self, unbound: Posterior) -> NumpyroPosterior:
+        """Return the posterior, with what is known of it before it is bound."""
         return NumpyroPosterior(
             self.log_prior,
             self.log_likelihood,
             constrain=self.constrain,
             unconstrain=self.unconstrain,
             predictive=self.predictive(),
-            task=task,
-            dims=self.sites.dims,
+            task=unbound.task,
+            dims={**self.sites.dims, **unbound.dims},
+            coords=unbound.coords,
             init=self.init,
             model=self,
         )

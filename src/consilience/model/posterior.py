@@ -41,6 +41,8 @@ class Posterior:
         observations that the batch may have are ignored.
       task: what is predicted, if it is one label or one number a row, for scores. Its functions take what draws show.
       dims: names of the axes of the values that draws show, {"theta": ("groups",)}.
+      coords: labels along axes that have a name, {"groups": ["north", "south"]}. An axis along which each number goes
+        with one column of a table in the data, `w` in `batch["x"] @ w`, has the columns' names by itself.
       init: where chains start unless `cs.sample` has an init: the parameters, or a function of a key that returns them.
     """
 
@@ -51,7 +53,8 @@ class Posterior:
     unconstrain: Callable[[Mapping[str, jax.Array]], Params] | None = None
     predictive: Callable[[Key, Params, Batch], Mapping[str, jax.Array]] | None = None
     task: Task | None = None
-    dims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    dims: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    coords: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     init: Params | Callable[[Key], Params] | None = None
 
     @classmethod
@@ -61,6 +64,8 @@ class Posterior:
         *,
         init: Mapping[str, Any] | None = None,
         task: Task | None = None,
+        dims: Mapping[str, Sequence[str]] | None = None,
+        coords: Mapping[str, Sequence[Any]] | None = None,
     ) -> Posterior:
         """Make the posterior of a NumPyro model of one batch: priors, constraints and likelihood are read off it.
 
@@ -80,11 +85,13 @@ class Posterior:
           init: constrained values to start from, by site; other sites start uniformly in (-2, 2) of the unconstrained
             space, as in NumPyro.
           task: what is predicted, if it is to be scored; its functions take the constrained draws, {site: value}.
+          dims: names of the axes of sites, {"w": ("feature",)}; those in plates have the plates' names.
+          coords: labels along axes that have a name, {"feature": ["age", "dose"]}.
         """
         require("numpyro", "numpyro")
         from .numpyro import numpyro_posterior
 
-        return numpyro_posterior(model, init, task)
+        return numpyro_posterior(model, init, task, dims or {}, coords or {})
 
     @classmethod
     def classifier(
@@ -96,6 +103,8 @@ class Posterior:
         x: str = "x",
         y: str = "y",
         init: Params | Callable[[Key], Params] | None = None,
+        dims: Mapping[str, Sequence[str]] | None = None,
+        coords: Mapping[str, Sequence[Any]] | None = None,
     ) -> Posterior:
         """Make the posterior of a classifier: label y of a row x has probability softmax(apply(params, x))[y].
 
@@ -106,6 +115,8 @@ class Posterior:
           x: name of the inputs in the data. Data may also be a tuple, inputs first and labels last.
           y: name of the labels, which are whole numbers from 0.
           init: where chains start: the parameters, or a function of a key that returns them.
+          dims: names of the axes of parameters, {"w": ("feature",)}.
+          coords: labels along axes that have a name, {"feature": ["age", "dose"]}.
         """
         logits = checked_logits(apply)
         task = Classification(lambda params, x: jax.nn.softmax(logits(params, x)), x, y)
@@ -116,7 +127,9 @@ class Posterior:
             return jnp.take_along_axis(log_probabilities, labels[:, None], axis=1)[:, 0]
 
         prior = _prior(prior_precision, log_prior)
-        return cls(prior, log_likelihood, predictive=task.draw, task=task, init=init)
+        return cls(
+            prior, log_likelihood, predictive=task.draw, task=task, dims=dims or {}, coords=coords or {}, init=init
+        )
 
     @classmethod
     def regressor(
@@ -129,6 +142,8 @@ class Posterior:
         x: str = "x",
         y: str = "y",
         init: Params | Callable[[Key], Params] | None = None,
+        dims: Mapping[str, Sequence[str]] | None = None,
+        coords: Mapping[str, Sequence[Any]] | None = None,
     ) -> Posterior:
         """Make the posterior of a regression: y = apply(params, x) + noise_sd·ε with ε ~ N(0, 1).
 
@@ -140,6 +155,8 @@ class Posterior:
           x: name of the inputs in the data. Data may also be a tuple, inputs first and outcomes last.
           y: name of the outcomes, an array (rows,).
           init: where chains start: the parameters, or a function of a key that returns them.
+          dims: names of the axes of parameters, {"w": ("feature",)}.
+          coords: labels along axes that have a name, {"feature": ["age", "dose"]}.
         """
         check_positive("noise_sd", noise_sd)
         task = Regression(checked_means(apply), lambda params: noise_sd, x, y)
@@ -148,7 +165,9 @@ class Posterior:
             return jax.scipy.stats.norm.logpdf(task.outcomes(batch), task.mean(params, task.inputs(batch)), noise_sd)
 
         prior = _prior(prior_precision, log_prior)
-        return cls(prior, log_likelihood, predictive=task.draw, task=task, init=init)
+        return cls(
+            prior, log_likelihood, predictive=task.draw, task=task, dims=dims or {}, coords=coords or {}, init=init
+        )
 
     def bind(self, batch: Batch) -> Posterior:
         """Return the posterior for data of the form of `batch`: itself, unless it has yet to be read off a model."""

@@ -11,7 +11,8 @@ import numpy as np
 from .._checks import check_one_of, check_positive, whole_number
 from .._refused import Refused
 from .._types import Batch
-from .shards import as_arrays, check_shards, rows
+from .frames import take_rows
+from .shards import as_batch, check_shards, rows
 
 DIRICHLET_TRIES = 100
 SPLITS = ("iid", "label", "dirichlet", "features")
@@ -29,6 +30,8 @@ def shard(
     blocks: Sequence[Any] | None = None,
 ) -> list[Batch]:
     """Split `data`, a pytree of arrays with one leading axis, into one pytree per agent.
+
+    Data frames stay data frames, so that their columns keep their names; but "features" makes arrays of them.
 
     Args:
       by: how to split.
@@ -49,7 +52,7 @@ def shard(
     """
     whole_number("agents", agents, 1)
     count = rows("data", data)
-    data = as_arrays("data", data)
+    given, data = data, as_batch("data", data)
     if isinstance(by, str) and by == "features":
         return _split_by_features(data, agents, feature, blocks)
     random = np.random.default_rng(seed)
@@ -66,7 +69,7 @@ def shard(
     for agent, part in enumerate(parts):
         if len(part) == 0:
             raise Refused(f"by={by!r}", f"agent {agent} would have no examples: {count} rows, {agents} agents")
-    return [jax.tree.map(lambda leaf, part=part: leaf[part], data) for part in parts]
+    return [jax.tree.map(lambda leaf, part=part: take_rows(leaf, part), given) for part in parts]
 
 
 def pool(shards: Sequence[Batch]) -> list[Batch]:

@@ -66,7 +66,7 @@ def stored_run(folder: Path, layout: Layout | None = None, averaged: Layout | No
     if layout is not None:
         _check_form(folder, layout, kept)
     sampler = RecordedSampler(facts["name"], facts["bias"] or None, facts["replicated"])
-    owner = _owner(record, progress.attempt)
+    owner, labels = _owner(record, progress.attempt), record.get("labels", {})
     lanes = (settings["num_chains"], 1 if sampler.replicated or owner is not None else network.size)
     moments = None
     if snapshot is not None and any(name.startswith(MOMENTS) for name in snapshot):
@@ -85,7 +85,10 @@ def stored_run(folder: Path, layout: Layout | None = None, averaged: Layout | No
         seconds=progress.seconds,
         planned=settings["num_samples"],
         parameters=named_layout(record["model"]["parameters"], np.dtype(record["model"]["dtype"])),
-        dims={name: tuple(axes) for name, axes in record["dims"].items()},
+        dims=_tuples(record["dims"]),
+        coords=_tuples(labels.get("coords", {})),
+        columns=_tuples(labels.get("columns", {})),
+        names=tuple(labels.get("agents", () if owner is None else owner.names)),
         rows=tuple(record["data"]["rows"]) if owner is None else None,
         moments=moments,
         folder=folder,
@@ -131,9 +134,15 @@ def _check_form(folder: Path, layout: Layout, kept: Layout) -> None:
             )
 
 
-def _whose(record: Table) -> list[Any]:
+def _tuples(table: Table) -> dict[str, tuple[Any, ...]]:
+    return {name: tuple(values) for name, values in table.items()}
+
+
+def _whose(record: Table) -> Sequence[Any]:
     """Return the agents whose data are recorded."""
-    return [record["agent"]["name"]] if "agent" in record else [*range(len(record["data"]["rows"]))]
+    if "agent" in record:
+        return [record["agent"]["name"]]
+    return record.get("labels", {}).get("agents") or range(len(record["data"]["rows"]))
 
 
 def _owner(record: Table, attempts: int) -> Owner | None:

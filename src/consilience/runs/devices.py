@@ -90,7 +90,7 @@ class Devices:
         return self._arrays(network.size).own
 
     def names(self, network: Network) -> list[str]:
-        return [f"agent {agent}" for agent in self.agents(network)]
+        return [network.called(agent) for agent in self.agents(network)]
 
     def chains(self, prepared: Prepared) -> Chains:
         return mesh_chains(prepared, self._arrays(prepared.network.size))

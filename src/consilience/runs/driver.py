@@ -16,7 +16,7 @@ from .._cache import processor
 from .._refused import Refused
 from .._types import Batch
 from ..engine import Chains, Chunk, Hosts, read_moments
-from ..model import View, form, own_shards
+from ..model import Columns, View, check_alike, check_columns, check_columns_alike, column_names, form, own_shards
 from ..neighbors import Traffic, price
 from ..network import Network
 from ..results import Run, moments_of, stored_run
@@ -38,6 +38,7 @@ from ..store import (
     surroundings,
 )
 from .bar import progress_bar
+from .labels import Labels, find_labels
 from .preparing import Prepared, prepare
 from .request import Request
 from .runtime import Home, Wish
@@ -55,6 +56,7 @@ class Job:
 
     Attributes:
       shards: data of the agents that live here.
+      labels: names of agents, of columns, and along axes of what is kept.
       identity: the run's record.
       sink: destination of its draws, which knows how far the run has come.
     """
@@ -63,6 +65,7 @@ class Job:
     home: Home
     prepared: Prepared
     shards: Sequence[Batch]
+    labels: Labels
     chains: Chains
     identity: Table
     sink: Sink
@@ -99,21 +102,31 @@ def open_job(request: Request, home: Home) -> Job:
     agents = hosts.together(lambda: home.agents(request.network))
     _check_hosts(hosts, _settings(request))  # before anything is loaded
     hosts.together(lambda: _check_sharing(request, hosts))
+    request = hosts.together(request.with_names)
     names = home.names(request.network)
-    shards = hosts.together(lambda: own_shards(request.shards, request.network.size, agents, names))
-    data = _data_of_all(hosts, agents, shards)
+    shards, columns = hosts.together(lambda: _own_data(request, agents, names))
+    data = _data_of_all(hosts, request.network, agents, shards, columns)
     stack = partial(home.stack, lengths=data["rows"])
     prepared = hosts.together(lambda: prepare(request, shards, names, stack))
+    found = hosts.together(lambda: find_labels(prepared, columns, shards[0]))
+    labels = Labels.from_table(hosts.gather(found.to_table())[0])  # the first host's: they follow from its rows
     chains = hosts.together(lambda: home.chains(prepared))
-    identity = {**describe_job(prepared, request, data, chains.code), **home.record}
+    identity = {**describe_job(prepared, labels, request, data, chains.code), **home.record}
     _check_hosts(hosts, identity)  # before anything is compiled, or they would wait for each other for ever
     chains.compile()
     home.check_start(chains)
-    return Job(request, home, prepared, shards, chains, identity, _open_sink(request, home, prepared, identity))
+    return Job(request, home, prepared, shards, labels, chains, identity, _open_sink(request, home, prepared, identity))
 
 
-def describe_job(prepared: Prepared, request: Request, data: Table, code: str) -> Table:
-    """Return the record of a run, given that of its data and the fingerprint of its code."""
+def _own_data(request: Request, agents: range, names: Sequence[str]) -> tuple[list[Batch], Columns]:
+    """Return the checked data of the agents that live here, and the names of the columns of tables in them."""
+    given = own_shards(request.shards, request.network.size, agents)  # type: ignore[arg-type]
+    shards = check_alike(given, names)
+    return shards, {**column_names(names, given), **check_columns(request.columns, shards[0])}
+
+
+def describe_job(prepared: Prepared, labels: Labels, request: Request, data: Table, code: str) -> Table:
+    """Return the record of a run, given its labels, the record of its data and the fingerprint of its code."""
     return describe(
         prepared.network,
         prepared.sampler,
@@ -122,7 +135,8 @@ def describe_job(prepared: Prepared, request: Request, data: Table, code: str) -
         prepared.layout,
         prepared.view.layout,
         None if prepared.averaged is None else prepared.averaged.layout,
-        prepared.posterior.dims,
+        labels.dims,
+        labels.recorded(),
         code,
         asdict(request.length),
     )
@@ -169,14 +183,18 @@ def _check_hosts(hosts: Hosts, table: Table) -> None:
     hosts.together(check)
 
 
-def _data_of_all(hosts: Hosts, own: range, shards: Sequence[Batch]) -> Table:
+def _data_of_all(hosts: Hosts, network: Network, own: range, shards: Sequence[Batch], columns: Columns) -> Table:
     """Return what is recorded of all agents' data; refuse data of two hosts that is not of one form."""
-    found = hosts.gather({**describe_data(shards), "first": own.start, "form": form(shards[0])})
+    own_form = {"form": form(shards[0]), "columns": {table: list(names) for table, names in columns.items()}}
+    found = hosts.gather({**describe_data(shards), "first": own.start, **own_form})
 
     def check() -> None:
         for host in found:
+            agent, first = network.called(host["first"]), network.called(0)
             if host["form"] != found[0]["form"]:
-                raise Refused(f"agent {host['first']}", f"its data is {host['form']}, agent 0's is {found[0]['form']}")
+                raise Refused(agent, f"its data is {host['form']}, {first}'s is {found[0]['form']}")
+            for table, names in host["columns"].items():
+                check_columns_alike(agent, table, names, first, found[0]["columns"].get(table, names))
 
     hosts.together(check)
     return {name: [value for host in found for value in host[name]] for name in ("rows", "fingerprints")}
@@ -220,7 +238,7 @@ def draw(job: Job, done: Progress, began: float, observe: Callable[[Chunk, Progr
                 most = min(length.num_samples - first, chains.program.buffer)
                 chunk = chains.advance(max(1, min(most, agreed.iterations // length.thin)), length.thin)
                 done = replace(done, drawn=first + len(chunk.positions))
-                diverged = diverged or _divergence(chunk, first)
+                diverged = diverged or _divergence(chunk, first, job.prepared.network)
             redone, watched = check_in_step(chunk, (done.redone, done.watched))
             seconds = before + time.perf_counter() - began
             done = replace(done.sent(job.home.of_all(chunk.traffic)), seconds=seconds, redone=redone, watched=watched)
@@ -261,7 +279,10 @@ def result(job: Job) -> Run:
         posterior=prepared.posterior,
         shards=job.shards if len(job.shards) == prepared.network.size else None,
         parameters=prepared.layout,
-        dims=prepared.posterior.dims,
+        dims=job.labels.dims,
+        coords=job.labels.coords,
+        columns=job.labels.columns,
+        names=job.labels.agents,
     )
     if isinstance(sink, RunFolder):
         return known(stored_run(sink.folder, prepared.view.layout, averaged))
@@ -287,7 +308,7 @@ def result(job: Job) -> Run:
     )
 
 
-def _divergence(chunk: Chunk, drawn: int) -> str:
+def _divergence(chunk: Chunk, drawn: int, network: Network) -> str:
     """Say where a chain diverged, if it did; its draws may stay finite while all it computes has become NaN.
 
     Args:
@@ -297,7 +318,7 @@ def _divergence(chunk: Chunk, drawn: int) -> str:
     for values in chunk.stats.values():
         bad |= ~np.isfinite(values)
     for draw, chain, copy in np.argwhere(bad)[:1]:
-        return f"agent {chunk.first + copy}, chain {chain} is not finite from draw {drawn + draw} on"
+        return f"{network.called(chunk.first + copy)}, chain {chain} is not finite from draw {drawn + draw} on"
     return ""
 
 

@@ -111,6 +111,9 @@ def _check_dims(dims: Mapping[str, Sequence[str]], kept: Layout) -> None:
     """Refuse names of axes that are not as many as the axes, repeated, or reserved."""
     for name, shape in zip(kept.names, kept.shapes, strict=True):
         axes = tuple(dims.get(name, ()))
+        if isinstance(dims.get(name), str):
+            reason = f"{name} has {dims[name]!r}, and a name for each of its axes is needed"  # type: ignore[call-overload]
+            raise Refused("dims", reason, f'Write dims={{"{name}": ("{dims[name]}",)}}.')  # type: ignore[call-overload]
         if name in dims and (len(axes) != len(shape) or len(set(axes)) < len(axes) or set(axes) & set(RESERVED)):
             raise Refused(
                 "dims",

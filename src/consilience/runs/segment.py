@@ -34,7 +34,7 @@ nx: Any = LazyModule("networkx")
 
 # Recorded by every agent, and free to differ between them.
 OWN = (
-    *("format", "status", "created", "data.", "dims.", "model.start"),
+    *("format", "status", "created", "data.", "dims.", "labels.coords.", "model.start"),
     *("versions.python", "versions.numpy", "versions.device"),
 )
 ROWS = 2  # of the batch on which models are compared
@@ -90,7 +90,7 @@ class Segment:
         self.members = tuple(place.names[member] for member in members)
         self.without = tuple(name for name in place.names if name not in self.members)
         self._index = self.members.index(place.name)
-        network = _rest(request.network, members, self.without)
+        network = _rest(request.network, members, self.without).named(self.members)
         self.collectives = Collectives(_Renumbered(mailbox, members), network, self._index)
         self._counted = self._so_far()
         self.job = open_job(replace(request, network=network), self)
@@ -107,7 +107,7 @@ class Segment:
         return range(self._index, self._index + 1)
 
     def names(self, network: Network) -> list[str]:
-        return [f"agent {self._place.name}"]
+        return [network.called(self._index)]
 
     def chains(self, prepared: Prepared) -> Chains:
         """Trace this agent's chains: a single lane, whose link calls out of the compiled loop, round by round."""

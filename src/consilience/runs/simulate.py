@@ -43,7 +43,7 @@ class Simulate:
         return range(network.size)
 
     def names(self, network: Network) -> list[str]:
-        return [f"agent {agent}" for agent in self.agents(network)]
+        return [network.called(agent) for agent in self.agents(network)]
 
     def chains(self, prepared: Prepared) -> Chains:
         return simulation(
@@ -60,7 +60,7 @@ class Simulate:
         )
 
     def check_start(self, chains: Chains) -> None:
-        check_start(*map(np.asarray, chains.begin()))
+        check_start(*map(np.asarray, chains.begin()), agents=self.names(chains.network))
 
     def part(self, prepared: Prepared) -> Part:
         copies = 1 if prepared.sampler.replicated else prepared.network.size

@@ -27,7 +27,7 @@ FORMAT = 2  # of the folder; docs/keep.md says when it changes
 
 # Recorded, but free to differ: none of it changes a draw.
 FREE = (
-    *("format", "created", "status", "run.num_samples", "dims."),
+    *("format", "created", "status", "run.num_samples", "dims.", "labels."),
     *("versions.python", "versions.numpy", "versions.consilience"),
 )
 # Settings of jax that change draws.
@@ -51,6 +51,7 @@ def describe(
     kept: Layout,
     averaged: Layout | None,
     dims: Mapping[str, Sequence[str]],
+    labels: Table,
     code: str,
     settings: Mapping[str, int],
 ) -> Table:
@@ -63,6 +64,7 @@ def describe(
       kept: layout of what is kept of it.
       averaged: layout of what moments are taken of; None: of nothing.
       dims: names of the axes of what is kept.
+      labels: names of agents and columns, and labels along axes: what there is of these.
       code: the fingerprint of model, sampler and what is kept, as traced.
       settings: num_samples and the like.
     """
@@ -91,6 +93,7 @@ def describe(
         },
         "versions": surroundings(),
         "dims": {name: list(axes) for name, axes in dims.items()},
+        **({"labels": labels} if labels else {}),
     }
 
 

@@ -179,6 +179,39 @@ def test_numbers_out_of_range_are_refused_before_anything_is_loaded(project, mon
         assert_refused(refused(change), "[")
 
 
+@pytest.mark.parametrize(
+    ("change", "messages"),
+    [
+        (
+            'data.features=["age", "ill"]',
+            ["[data] features: ill is the target, too", 'Write features = ["age"].'],
+        ),
+        (
+            'data.features=["age", "bmi", "age"]',
+            ["[data] features: age is there twice", 'Write features = ["age", "bmi"].'],
+        ),
+        (
+            'sampler.name="decentralize"',
+            [
+                '[sampler] name = "decentralize": it makes a sampler of a function',
+                "cs.sample(..., cs.decentralize(...))",
+            ],
+        ),
+        ("sampler.target_accept=0.9", ["[sampler] mala has no setting target_accept. Write target_acceptance."]),
+        ("run.draws=9", ["[run] has no key draws. Write num_samples."]),
+    ],
+)
+def test_keys_that_contradict_each_other_or_are_called_otherwise(project, change, messages):
+    assert_refused(refused(change), *messages)
+
+
+def test_a_column_that_the_test_file_lacks(project):
+    (project / "later.csv").write_text("age,BMI,ill\n50,20,1\n")
+    table = 'file = "patients.csv", test = "later.csv", features = ["age", "bmi"], target = "ill", agent = "hospital"'
+    result = refused(f"data={{{table}}}")
+    assert_refused(result, "[data] test:", "later.csv has no column bmi, which", "Rename its column BMI.")
+
+
 @pytest.mark.parametrize("out", ["/proc/nope/x", "small.toml/x", "small.toml"])
 def test_a_folder_that_cannot_be_made_is_refused_with_the_fix(project, out):
     result = invoke("run", "small.toml", "--out", out)

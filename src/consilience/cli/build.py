@@ -49,6 +49,10 @@ def sampler_from(table: Mapping[str, Any]) -> Sampler:
     """Return the sampler that a table names, with the settings that the table gives it."""
     settings = dict(table)
     name = settings.pop("name", "nuts")
+    if name in ("decentralize", "decentralized"):
+        reason = "it makes a sampler of a function, which a file cannot hold"
+        fix = f"Call cs.sample(..., cs.decentralize(...)) from Python, or name one of {', '.join(SAMPLERS)}."
+        raise Refused(f'[sampler] name = "{name}"', reason, fix)
     if name not in SAMPLERS:
         raise Refused(f'[sampler] name = "{name}"', "there is no such sampler", choose_from(str(name), [*SAMPLERS]))
     kind = SAMPLERS[name]

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from .._checks import nearest
 from .._refused import Refused
 from .._types import Batch
 from ..model import as_batch, rows, shard
@@ -103,6 +104,7 @@ def _from_file(data: DataTable, folder: Path) -> Loaded:
     names = others if data.features is None else data.features
     if not names:
         raise Refused("", f"{read['train'].path} has no columns for features beside target and agent")
+    _check_test_columns(read, [*names, *([] if data.target is None else [data.target])])
     parts = {part: {"x": _features(columns, names)} for part, columns in read.items()}
     if data.target is not None:
         targets = {part: columns.numbers(data.target, is_target=True) for part, columns in read.items()}
@@ -110,6 +112,16 @@ def _from_file(data: DataTable, folder: Path) -> Loaded:
         for part, values in targets.items():
             parts[part]["y"] = values.astype(dtype)
     return Loaded(parts, owner, names)
+
+
+def _check_test_columns(read: Mapping[str, Columns], needed: Sequence[str]) -> None:
+    """Refuse a test file without a column that the training file has."""
+    for name in needed:
+        if "test" in read and name in read["train"].names and name not in read["test"].names:
+            near = nearest(name, [other for other in read["test"].names if other not in needed])
+            fix = f"Rename its column {near}." if near else "Add it to that file, with the same columns for all rows."
+            reason = f"{read['test'].path} has no column {name}, which {read['train'].path} has"
+            raise Refused("[data] test", reason, fix)
 
 
 def _are_labels(values: np.ndarray) -> bool:

@@ -28,6 +28,7 @@ from numpyro.infer.initialization import init_to_value
 from .._compat import inputs_of, observation_and_key
 from .._refused import Refused
 from .._types import Batch, Key, Params
+from .numpyro_refusals import check_takes_batch
 from .numpyro_rows import check_each_row, check_rows_independent
 from .numpyro_runs import (
     Model,
@@ -83,6 +84,7 @@ class UnboundNumpyroPosterior(Posterior):
     bound: dict[Any, NumpyroPosterior] = field(default_factory=dict, init=False, repr=False)
 
     def bind(self, batch: Batch) -> Posterior:
+        check_takes_batch(self.model, batch)
         leaves, structure = jax.tree.flatten(batch_shapes(batch, 1))
         form = (structure, *((leaf.shape, leaf.dtype) for leaf in leaves))
         if form not in self.bound:

@@ -10,7 +10,7 @@ import jax
 
 from .._refused import Refused
 from .._types import Batch
-from .numpyro_runs import Model, columns_hint
+from .numpyro_runs import Model, column_arguments, columns_hint
 
 ALL_GROUPS = 'with numpyro.plate("groups", 12): theta = numpyro.sample("theta", ...), then theta[batch["group"]]'
 PLATE = 'numpyro.plate("data", len(batch["y"]))'
@@ -82,6 +82,11 @@ REFUSALS = {  # subject, reason and fix, by what is wrong with a site or the who
         "given the parameters",
         f"Take .to_event() and sums off the axis of the rows, and put the site into with {PLATE}:",
     ),
+    "columns as arguments": (
+        "the model",
+        "its arguments {names} are columns of the data, and it is called with one argument, the batch",
+        "{hint}",
+    ),
     "read in Python": (
         "the model",
         "it looks at values in Python, and its code must be the same for all agents' data ({error})",
@@ -100,6 +105,13 @@ READ_IN_PYTHON = (
 def refusal(kind: str, name: str = "", **values: Any) -> Refused:
     """Return a refusal of the table, with the name of the site and other values filled in."""
     return Refused(*(text.format(name=name, **values) for text in REFUSALS[kind]))
+
+
+def check_takes_batch(model: Model, batch: Batch) -> None:
+    """Refuse a model whose arguments, y=None among them, are the columns of the data."""
+    names = column_arguments(model)
+    if isinstance(batch, dict) and len(names) > 1 and set(names) <= set(batch):
+        raise refusal("columns as arguments", names=", ".join(names), hint=columns_hint(model).strip())
 
 
 @contextmanager

@@ -12,14 +12,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._checks import check_positive
+from .._checks import check_positive, refuse_unknown_keywords, refuse_unknown_settings, takes
 from .._extras import require
 from .._refused import Refused
 from .._types import Batch, Key, Params
+from .explaining import traced
 from .shards import Shard
 from .tasks import Classification, Regression, Task, checked_logits, checked_means
 
 
+@refuse_unknown_settings("cs.Posterior")
 @dataclass(frozen=True, eq=False)
 class Posterior:
     """A posterior distribution: a prior and a likelihood over parameters that are any pytree of real arrays.
@@ -57,7 +59,25 @@ class Posterior:
     coords: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     init: Params | Callable[[Key], Params] | None = None
 
+    def __post_init__(self) -> None:
+        for name, function in (("log_prior", self.log_prior), ("log_likelihood", self.log_likelihood)):
+            if not callable(function):
+                fix = "Write cs.Posterior(log_prior, log_likelihood)."
+                raise Refused(name, f"it is a {type(function).__name__}, not a function", fix)
+        if not takes(self.log_prior, 1) and takes(self.log_prior, 2) and takes(self.log_likelihood, 1):
+            reason = "log_prior takes the parameters and a batch, log_likelihood the parameters alone: they are swapped"
+            raise Refused("cs.Posterior", reason, "Write cs.Posterior(log_prior, log_likelihood).")
+        for name, function, arguments in (
+            ("log_prior", self.log_prior, ("params",)),
+            ("log_likelihood", self.log_likelihood, ("params", "batch")),
+        ):
+            if not takes(function, len(arguments)):
+                called = f"{name}({', '.join(arguments)})"
+                fix = f"Write def {called}:, or functools.partial with the other arguments."
+                raise Refused(name, f"it cannot be called as {called}", fix)
+
     @classmethod
+    @refuse_unknown_keywords("cs.Posterior.from_numpyro")
     def from_numpyro(
         cls,
         model: Callable[[Batch], Any],
@@ -94,6 +114,7 @@ class Posterior:
         return numpyro_posterior(model, init, task, dims or {}, coords or {})
 
     @classmethod
+    @refuse_unknown_keywords("cs.Posterior.classifier")
     def classifier(
         cls,
         apply: Callable[[Params, Any], jax.Array],
@@ -132,6 +153,7 @@ class Posterior:
         )
 
     @classmethod
+    @refuse_unknown_keywords("cs.Posterior.regressor")
     def regressor(
         cls,
         apply: Callable[[Params, Any], jax.Array],
@@ -202,12 +224,12 @@ def _prior(precision: float, log_prior: Callable[[Params], jax.Array] | None) ->
 
 def check_posterior(posterior: Posterior, params: Params, batch: Batch) -> None:
     """Refuse a posterior whose functions return wrong shapes or dtypes; they are traced, not computed."""
-    prior = jax.eval_shape(posterior.log_prior, params)
+    prior = traced("log_prior(params)", posterior.log_prior, params)
     if getattr(prior, "shape", None) != () or not jnp.issubdtype(prior.dtype, jnp.number):
         fix = "Add .sum()." if getattr(prior, "shape", ()) else "A flat prior is lambda params: 0.0."
         raise Refused("log_prior(params)", f"it must return one real number; it returned {_described(prior)}", fix)
     examples = len(jax.tree.leaves(batch)[0])
-    value = jax.eval_shape(posterior.log_likelihood, params, batch)
+    value = traced("log_likelihood(params, batch)", posterior.log_likelihood, params, batch)
     if getattr(value, "shape", None) != (examples,):
         fix = "Leave out the sum over examples" if getattr(value, "shape", None) == () else "Sum over other axes"
         raise Refused(

@@ -11,7 +11,8 @@ and a peer has one shard: there all shards are padded to one length, or there is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import jax
@@ -274,6 +275,21 @@ def _check_values(agent: str, name: str, leaf: np.ndarray) -> None:
             f"{name} has {leaf[tuple(place)]} in row {place[0]}, which {kept} cannot hold",
             'Rescale it, or switch on double precision: jax.config.update("jax_enable_x64", True).',
         )
+
+
+@contextmanager
+def infinities_explained(agents: Sequence[str], shards: Sequence[Batch]) -> Iterator[None]:
+    """Add to the refusal of an agent's density where its data are infinite, as limits of what is censored may be."""
+    try:
+        yield
+    except Refused as refusal:
+        mine = [shard for agent, shard in zip(agents, shards, strict=True) if agent == refusal.subject]
+        for path, leaf in jax.tree_util.tree_leaves_with_path(mine[:1]):
+            if leaf.dtype.kind == "f" and np.isinf(leaf).any():
+                name, place = leaf_name(path[1:], root="its data"), np.argwhere(np.isinf(leaf))[0]
+                reason = f"{refusal.reason}, and {name} is {leaf[tuple(place)]} in row {place[0]}"
+                raise Refused(refusal.subject, reason, "Correct that row, or drop it.") from None
+        raise
 
 
 def _padded(leaf: np.ndarray, length: int) -> np.ndarray:

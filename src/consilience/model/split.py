@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._checks import check_one_of, check_positive, whole_number
+from .._checks import check_one_of, check_positive, refuse_unknown_keywords, whole_number
 from .._refused import Refused
 from .._types import Batch
 from .frames import take_rows
@@ -18,6 +18,7 @@ DIRICHLET_TRIES = 100
 SPLITS = ("iid", "label", "dirichlet", "features")
 
 
+@refuse_unknown_keywords("cs.shard")
 def shard(
     data: Batch,
     agents: int,
@@ -89,6 +90,10 @@ def _labels(data: Batch, label: Any, count: int) -> np.ndarray:
         raise Refused("label", f"one class per row is needed, shape ({count},); it has shape {values.shape}")
     if values.dtype.kind == "f" and np.isnan(values).any():
         raise Refused("label", f"the class of row {np.flatnonzero(np.isnan(values))[0]} is NaN: it belongs to nobody")
+    if values.dtype.kind == "f" and (values != np.round(values)).any():
+        row = np.flatnonzero(values != np.round(values))[0]
+        reason = f"it is {values[row]:g} in row {row}, a measurement and not a class"
+        raise Refused("label", reason, 'Write label=np.digitize(y, limits), classes of your own, or by="iid".')
     return values
 
 

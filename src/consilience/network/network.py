@@ -200,6 +200,9 @@ class Network:
     @classmethod
     def ring(cls, size: int, weights: Weights = "metropolis") -> Network:
         """Build a ring: a line of agents whose ends are joined."""
+        if size in (1, 2):
+            other = {1: "complete(1), an agent alone", 2: "path(2), two agents that are linked"}[size]
+            raise Refused(f"ring({size})", "a ring has three agents or more", f"Write Network.{other}.")
         return cls(nx.cycle_graph(whole_number("size", size, 3)), weights, f"ring of {size}")
 
     @classmethod

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -16,7 +17,17 @@ from .._cache import processor
 from .._refused import Refused
 from .._types import Batch
 from ..engine import Chains, Chunk, Hosts, read_moments
-from ..model import Columns, View, check_alike, check_columns, check_columns_alike, column_names, form, own_shards
+from ..model import (
+    Columns,
+    View,
+    check_alike,
+    check_columns,
+    check_columns_alike,
+    column_names,
+    form,
+    infinities_explained,
+    own_shards,
+)
 from ..neighbors import Traffic, price
 from ..network import Network
 from ..results import Run, moments_of, stored_run
@@ -30,6 +41,7 @@ from ..store import (
     Sink,
     Table,
     Writer,
+    check_folder,
     describe,
     describe_data,
     describe_network,
@@ -102,6 +114,7 @@ def open_job(request: Request, home: Home) -> Job:
     agents = hosts.together(lambda: home.agents(request.network))
     _check_hosts(hosts, _settings(request))  # before anything is loaded
     hosts.together(lambda: _check_sharing(request, hosts))
+    hosts.together(lambda: _check_out(request.out, hosts))
     request = hosts.together(request.with_names)
     names = home.names(request.network)
     shards, columns = hosts.together(lambda: _own_data(request, agents, names))
@@ -114,7 +127,8 @@ def open_job(request: Request, home: Home) -> Job:
     identity = {**describe_job(prepared, labels, request, data, chains.code), **home.record}
     _check_hosts(hosts, identity)  # before anything is compiled, or they would wait for each other for ever
     chains.compile()
-    home.check_start(chains)
+    with infinities_explained(names, shards):
+        home.check_start(chains)
     return Job(request, home, prepared, shards, labels, chains, identity, _open_sink(request, home, prepared, identity))
 
 
@@ -166,6 +180,12 @@ def _check_sharing(request: Request, hosts: Hosts) -> None:
         raise Refused(sampler.name, "it puts all agents' draws together in one place", "Run it on one host.")
     if hosts.count > 1 and not sampler.replicated and request.out is None:
         raise Refused("out", "every host has the draws of its own agents", 'Say where they go, out="runs/first".')
+
+
+def _check_out(out: Path | None, hosts: Hosts) -> None:
+    """Refuse a folder that cannot be made, before anything is computed for it; the other hosts may not see it yet."""
+    if out is not None and hosts.is_first:
+        check_folder(out, 'out="runs/first"')
 
 
 def _check_hosts(hosts: Hosts, table: Table) -> None:
@@ -250,7 +270,7 @@ def draw(job: Job, done: Progress, began: float, observe: Callable[[Chunk, Progr
             if agreed.stop and done.drawn < length.num_samples:
                 raise Stopped
     if diverged:
-        warnings.warn(f"the sampler diverged: {diverged}. Use smaller steps.", stacklevel=5)
+        warnings.warn(f"the sampler diverged: {diverged}. Use smaller steps.", stacklevel=6)
     if job.prepared.sampler.second_stage is not None and done.combined < done.drawn:
         done = combine(job.prepared.sampler.second_stage, sink, job.prepared.view, job.prepared.network, done)
         sink.save(done, chains.snapshot())

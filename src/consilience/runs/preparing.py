@@ -60,11 +60,11 @@ def prepare(request: Request, shards: Sequence[Batch], names: Sequence[str], sta
     for_start, for_run = _keys(np.uint32(request.length.seed), jax.config.jax_default_prng_impl)  # type: ignore[attr-defined]
     layout, starts = _starts(_init(posterior, request.init), for_start, request.length.num_chains)
     start = jax.tree.map(jnp.asarray, layout.unravel(np.asarray(starts)[0]))
-    for name, shard in zip(names, shards, strict=True):
-        posterior.check_data(name, start, shard)
     stacked = stack(shards)
     one = jax.tree.map(lambda form: jax.ShapeDtypeStruct(form.shape[1:], form.dtype), stacked.padded_form.batch)
     check_posterior(posterior, start, one)
+    for name, shard in zip(names, shards, strict=True):
+        posterior.check_data(name, start, shard)
     sampler = request.sampler.resolve(network, layout.dimension, request.length.num_warmup)
     view = View.of(layout, kept_function(posterior.constrain, request.keep))
     _check_dims(posterior.dims, view.layout)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from .._checks import refuse_unknown_keywords
 from .._refused import Refused
 from .._types import Batch, Key, Params
 from ..model import Keep, Posterior
@@ -18,6 +19,7 @@ from .runtime import Runtime
 from .simulate import Simulate
 
 
+@refuse_unknown_keywords("cs.sample")
 def sample(
     posterior: Posterior,
     shards: Sequence[Batch] | Mapping[str, Batch] | Callable[[int], Batch],

@@ -19,7 +19,7 @@ import numpy as np
 
 from .._lazy import LazyModule
 from ..engine import Chains, Hosts, Inputs, Model, OneDevice, start_values_all, trace
-from ..model import Shard, check_start, form, stack_on_host
+from ..model import Shard, check_start, form, infinities_explained, stack_on_host
 from ..neighbors import Arrays, Collectives, Form, Interrupted, Masks, PeerNeighbors, Traffic, no_edges
 from ..network import Network
 from ..peers import Mailbox, Place
@@ -161,7 +161,9 @@ class Segment:
         if sink.snapshot is None:
             [starts] = self.collectives.down([np.asarray(chains.positions)], kind="start")  # others may round theirs
             chains.positions = jnp.asarray(starts)
-            check_start(*map(np.asarray, chains.begin()), agents=self.names(prepared.network))
+            names = self.names(prepared.network)
+            with infinities_explained(names, self.job.shards):
+                check_start(*map(np.asarray, chains.begin()), agents=names)
         else:
             chains.restore(sink.snapshot)
         return replace(sink.progress.sent(self.of_all(self._sent())), attempt=meeting.attempt)

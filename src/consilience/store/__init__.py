@@ -2,7 +2,7 @@
 
 from .arrays import Part
 from .draws import Draws, blocks
-from .files import locked, make_folder, refusal, shown, write_whole
+from .files import check_folder, locked, make_folder, refusal, shown, write_whole
 from .folder import RunFolder
 from .identity import (
     FORMAT,
@@ -50,6 +50,7 @@ __all__ = [
     "Table",
     "Writer",
     "blocks",
+    "check_folder",
     "check_format",
     "describe",
     "describe_data",

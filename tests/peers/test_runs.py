@@ -111,6 +111,45 @@ def test_agents_draw_what_simulate_draws(crews, tmp_path, name, network, model):
     assert 1 < run.traffic.bytes / expected.traffic.bytes < (1.5 if model == DIGITS else 10)  # headers count
 
 
+SITES = '''
+"""A likelihood of a whole site that cannot be split into rows, and an effect of each site."""
+import jax.numpy as jnp
+import numpy as np
+
+import consilience as cs
+
+
+def log_likelihood(params, batch):
+    mean = batch["x"] @ params["w"] + params["offset"][batch["agent"]]
+    return -0.5 * jnp.sum((batch["y"] - mean) ** 2) - 0.01 * jnp.sum(batch["y"] - mean) ** 2
+
+
+def log_prior(params):
+    return -0.5 * (params["w"] @ params["w"] + params["offset"] @ params["offset"])
+
+
+init = {"w": np.zeros(3), "offset": np.zeros(3)}
+posterior = cs.Posterior(log_prior, log_likelihood, init=init, per_row=False)
+
+
+def rows(index):
+    rng = np.random.default_rng(index)
+    x = rng.standard_normal((20 + 5 * index, 3))
+    return {"x": x, "y": x @ np.array([1.0, -1.0, 0.5]) + index}
+'''
+
+
+def test_likelihoods_of_whole_sites_know_whose_they_are(crews, tmp_path):
+    crew = crews(tmp_path, model=SITES)
+    crew.start()
+    assert set(crew.finish().values()) == {0}, crew.said()
+    expected = simulated(crew, cs.mala(0.1, 1.0), SITES, num_samples=100)
+    for agent, draws in crew.positions().items():
+        np.testing.assert_allclose(draws, expected.kept, atol=1e-8, err_msg=agent)
+    run = crew.run("agent1")
+    assert run.coords["site"] == run.names == ("agent0", "agent1", "agent2")
+
+
 def test_agents_take_part_from_python_and_a_finished_run_is_there_at_once(crews, tmp_path):
     """With one agent of the three that is run by the command."""
     crew = crews(tmp_path, program=PYTHON)

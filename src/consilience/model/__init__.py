@@ -5,6 +5,7 @@ from .layout import RESERVED, Layout, leaf_name
 from .local import LocalLogDensity
 from .posterior import Posterior, StartValues, check_posterior, check_start, start_values
 from .shards import (
+    AGENT,
     Shard,
     Shards,
     ShardsBySize,
@@ -19,12 +20,14 @@ from .shards import (
     stack_by_size,
     stack_on_host,
     stack_shards,
+    with_agents,
 )
 from .split import pool, shard
 from .tasks import Classification, Regression, Task
 from .view import Keep, View, kept_function
 
 __all__ = [
+    "AGENT",
     "RESERVED",
     "Classification",
     "Columns",
@@ -61,4 +64,5 @@ __all__ = [
     "stack_on_host",
     "stack_shards",
     "start_values",
+    "with_agents",
 ]

@@ -53,6 +53,7 @@ def numpyro_posterior(
     task: Task | None,
     dims: Mapping[str, Sequence[str]],
     coords: Mapping[str, Sequence[Any]],
+    per_row: bool = True,
 ) -> Posterior:
     """Return the posterior of a NumPyro model, to be read when it is bound to data."""
     if not callable(model):
@@ -64,7 +65,7 @@ def numpyro_posterior(
         raise Refused("the model", "it must take one argument, the batch", columns_hint(model).strip()) from None
     start = dict(init or {})
     return UnboundNumpyroPosterior(
-        _needs_data, _needs_data, task=task, dims=dims, coords=coords, model=model, start=start
+        _needs_data, _needs_data, task=task, dims=dims, coords=coords, per_row=per_row, model=model, start=start
     )
 
 
@@ -88,11 +89,14 @@ class UnboundNumpyroPosterior(Posterior):
         leaves, structure = jax.tree.flatten(batch_shapes(batch, 1))
         form = (structure, *((leaf.shape, leaf.dtype) for leaf in leaves))
         if form not in self.bound:
-            read = NumpyroModel(self.model, read_sites(self.model, batch), dummy_batch(batch, 2), self.start)
+            read = NumpyroModel(
+                self.model, read_sites(self.model, batch, self.per_row), dummy_batch(batch, 2), self.start
+            )
             read.check_start()
             self.bound[form] = read.posterior(self)
         bound = self.bound[form]
-        check_rows_independent(bound.model, batch)
+        if self.per_row:
+            check_rows_independent(bound.model, batch)
         return bound
 
 
@@ -105,7 +109,8 @@ class NumpyroPosterior(Posterior):
     def check_data(self, agent: str, params: Params, batch: Batch) -> None:
         """Refuse rows that the model's distributions cannot give, or that have indices out of range."""
         super().check_data(agent, params, batch)
-        check_each_row(agent, self.model, params, batch)
+        if self.per_row:
+            check_each_row(agent, self.model, params, batch)
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,13 +126,14 @@ class NumpyroModel:
         """Return the posterior, with what is known of it before it is bound."""
         return NumpyroPosterior(
             self.log_prior,
-            self.log_likelihood,
+            self.log_likelihood if unbound.per_row else self.log_likelihood_of_all,
             constrain=self.constrain,
             unconstrain=self.unconstrain,
             predictive=self.predictive(),
             task=unbound.task,
             dims={**self.sites.dims, **unbound.dims},
             coords=unbound.coords,
+            per_row=unbound.per_row,
             init=self.init,
             model=self,
         )
@@ -139,6 +145,11 @@ class NumpyroModel:
         sites = run_model(self.model, self.values(params), batch)
         terms = [jnp.moveaxis(log_density(sites[name]), axis, 0) for name, axis in self.sites.row_axes.items()]
         return reduce(add, [term.reshape(len(term), -1).sum(axis=1) for term in terms])
+
+    def log_likelihood_of_all(self, params: Params, batch: Batch) -> jax.Array:
+        """Return one number for all rows."""
+        sites = run_model(self.model, self.values(params), batch)
+        return reduce(add, [log_density(sites[name]).sum() for name in self.sites.row_axes])
 
     def constrain(self, params: Params) -> dict[str, jax.Array]:
         found = constrained(self.model, params, self.dummy, deterministic=True)

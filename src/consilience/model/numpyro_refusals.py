@@ -14,6 +14,10 @@ from .numpyro_runs import Model, column_arguments, columns_hint
 
 ALL_GROUPS = 'with numpyro.plate("groups", 12): theta = numpyro.sample("theta", ...), then theta[batch["group"]]'
 PLATE = 'numpyro.plate("data", len(batch["y"]))'
+WHOLE = (
+    "Where the likelihood of an agent's data cannot be split into rows, as Cox's or a Gaussian process's, write "
+    "cs.Posterior.from_numpyro(model, per_row=False)."
+)
 REFUSALS = {  # subject, reason and fix, by what is wrong with a site or the whole model
     "discrete": (
         "{name!r}",
@@ -80,7 +84,7 @@ REFUSALS = {  # subject, reason and fix, by what is wrong with a site or the who
         "the log density of {name!r}",
         "its shape is {two} for 2 rows and {three} for 3; one axis of the rows is needed, as examples are independent "
         "given the parameters",
-        f"Take .to_event() and sums off the axis of the rows, and put the site into with {PLATE}:",
+        f"Take .to_event() and sums off the axis of the rows, and put the site into with {PLATE}:. {WHOLE}",
     ),
     "columns as arguments": (
         "the model",

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._checks import check_positive, refuse_unknown_keywords, refuse_unknown_settings, takes
+from .._checks import check_flag, check_positive, refuse_unknown_keywords, refuse_unknown_settings, takes
 from .._extras import require
 from .._refused import Refused
 from .._types import Batch, Key, Params
@@ -32,10 +32,14 @@ class Posterior:
 
         ℓ_i(ω) = Σ_{z in D_i} log_likelihood(ω, z) + (1/m) log_prior(ω)
 
+    Where the likelihood of an agent's data is no product over its rows, such as Cox's partial likelihood or that of a
+    Gaussian process, `per_row=False`: then ℓ_i(ω) = log_likelihood(ω, D_i) + (1/m) log_prior(ω).
+
     Args:
       log_prior: `log_prior(params)` is a scalar, up to a constant.
       log_likelihood: `log_likelihood(params, batch)` is one number per example of the batch. The batch is a pytree
-        like the data, its leaves with one leading axis.
+        like the data, its leaves with one leading axis. In a dict, batch["agent"] is the agent's number in every row,
+        unless the data have such a column themselves: `offset[batch["agent"]]`.
       constrain: a jax function from the parameters of one draw to the named values that draws show in their place.
         None: draws show the parameters.
       unconstrain: the inverse of `constrain`, from the values shown back to the parameters.
@@ -46,6 +50,7 @@ class Posterior:
       coords: labels along axes that have a name, {"groups": ["north", "south"]}. An axis along which each number goes
         with one column of a table in the data, `w` in `batch["x"] @ w`, has the columns' names by itself.
       init: where chains start unless `cs.sample` has an init: the parameters, or a function of a key that returns them.
+      per_row: False: `log_likelihood` is one number for all of an agent's rows, none of which is ever padded.
     """
 
     log_prior: Callable[[Params], jax.Array]
@@ -58,8 +63,10 @@ class Posterior:
     dims: Mapping[str, Sequence[str]] = field(default_factory=dict)
     coords: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     init: Params | Callable[[Key], Params] | None = None
+    per_row: bool = True
 
     def __post_init__(self) -> None:
+        check_flag("per_row", self.per_row)
         for name, function in (("log_prior", self.log_prior), ("log_likelihood", self.log_likelihood)):
             if not callable(function):
                 fix = "Write cs.Posterior(log_prior, log_likelihood)."
@@ -86,6 +93,7 @@ class Posterior:
         task: Task | None = None,
         dims: Mapping[str, Sequence[str]] | None = None,
         coords: Mapping[str, Sequence[Any]] | None = None,
+        per_row: bool = True,
     ) -> Posterior:
         """Make the posterior of a NumPyro model of one batch: priors, constraints and likelihood are read off it.
 
@@ -107,11 +115,12 @@ class Posterior:
           task: what is predicted, if it is to be scored; its functions take the constrained draws, {site: value}.
           dims: names of the axes of sites, {"w": ("feature",)}; those in plates have the plates' names.
           coords: labels along axes that have a name, {"feature": ["age", "dose"]}.
+          per_row: False: the observed sites are of all of an agent's rows at once, as in a Gaussian process.
         """
         require("numpyro", "numpyro")
         from .numpyro import numpyro_posterior
 
-        return numpyro_posterior(model, init, task, dims or {}, coords or {})
+        return numpyro_posterior(model, init, task, dims or {}, coords or {}, per_row)
 
     @classmethod
     @refuse_unknown_keywords("cs.Posterior.classifier")
@@ -202,6 +211,9 @@ class Posterior:
 
     def local_logdensity(self, params: Params, shard: Shard, size: int) -> jax.Array:
         """Return ℓ_i(params), the part of the log density of the agent that holds `shard`, one of `size` agents."""
+        if not self.per_row:
+            assert shard.mask is None  # padded rows would change the likelihood of a whole site
+            return self.log_likelihood(params, shard.batch) + self.log_prior(params) / size
         per_example = self.log_likelihood(params, shard.batch)
         if shard.mask is not None:
             per_example = jnp.where(shard.mask, per_example, 0)
@@ -228,18 +240,29 @@ def check_posterior(posterior: Posterior, params: Params, batch: Batch) -> None:
     if getattr(prior, "shape", None) != () or not jnp.issubdtype(prior.dtype, jnp.number):
         fix = "Add .sum()." if getattr(prior, "shape", ()) else "A flat prior is lambda params: 0.0."
         raise Refused("log_prior(params)", f"it must return one real number; it returned {_described(prior)}", fix)
-    examples = len(jax.tree.leaves(batch)[0])
     value = traced("log_likelihood(params, batch)", posterior.log_likelihood, params, batch)
-    if getattr(value, "shape", None) != (examples,):
-        fix = "Leave out the sum over examples" if getattr(value, "shape", None) == () else "Sum over other axes"
-        raise Refused(
-            "log_likelihood(params, batch)",
-            f"it must return one number per example, shape ({examples},) for this batch of {examples}; it returned "
-            f"{_described(value)}",
-            f"{fix}: padded examples are masked one by one.",
-        )
+    _check_shape(value, len(jax.tree.leaves(batch)[0]), posterior.per_row)
     if not jnp.issubdtype(value.dtype, jnp.floating):
         raise Refused("log_likelihood(params, batch)", f"it must return real numbers; it returned {_described(value)}")
+
+
+def _check_shape(value: Any, examples: int, per_row: bool) -> None:
+    """Refuse a log-likelihood that is not one number per example, or where it is of a whole site, one number."""
+    shape = getattr(value, "shape", None)
+    what = "log_likelihood(params, batch)"
+    if not per_row and shape != ():
+        reason = f"with per_row=False it must return one number for all rows; it returned {_described(value)}"
+        fix = "Leave out per_row=False." if shape == (examples,) else "Add .sum()."
+        raise Refused(what, reason, fix)
+    if per_row and shape != (examples,):
+        fix = "Sum over other axes: padded examples are masked one by one."
+        if shape == ():
+            fix = (
+                "Leave out the sum over examples: padded examples are masked one by one. Where a likelihood cannot be "
+                "split into rows, such as Cox's or a Gaussian process's, write cs.Posterior(..., per_row=False)."
+            )
+        reason = f"it must return one number per example, shape ({examples},) for this batch of {examples}"
+        raise Refused(what, f"{reason}; it returned {_described(value)}", fix)
 
 
 class StartValues(NamedTuple):

@@ -7,6 +7,9 @@ Padded rows cost as much as real ones. Where shards are so unequal that this mat
 they are stacked by size instead: agents with about as many rows are one class, padded to the longest of the class. How
 an agent's lane finds its own among them is in `local.py`. On a mesh every device runs the same code over its own lanes,
 and a peer has one shard: there all shards are padded to one length, or there is nothing to pad.
+
+The likelihood of a whole site (`per_row=False`) would be another one with padded rows in it, and no mask can take them
+out: there all agents of a class have equally many rows, and nothing is padded.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from .._types import AnyArray, Batch
 from .frames import by_column, is_frame, table_of
 from .layout import leaf_name
 
+AGENT = "agent"  # name of the agent's number in a batch, where a model asks for it
 MOST_PADDED = 1.5  # times the real rows: up to here all shards are padded to one length
 MOST_CLASSES = 8
 # Another class costs a few operations: it must save so many padded rows, and so large a share of the real ones.
@@ -87,15 +91,22 @@ def stack_shards(shards: Sequence[Batch], size: int) -> Shard:
     return jax.tree.map(jnp.asarray, stack_on_host(check_shards(shards, size)))
 
 
-def stack_on_host(shards: Sequence[Batch], lengths: Sequence[int] = ()) -> Shard:
+def stack_on_host(shards: Sequence[Batch], lengths: Sequence[int] = (), whole: bool = False) -> Shard:
     """Return checked shards stacked along a leading axis, as numpy arrays of the dtypes that a device will hold.
 
     Args:
       lengths: numbers of rows of all agents' shards, where `shards` are not all of them.
+      whole: whether to refuse shards that would have to be padded.
     """
     own = [len(jax.tree.leaves(shard)[0]) for shard in shards]
     lengths = lengths or own
     longest = max(lengths)
+    if whole and min(lengths) < longest:
+        reason = (
+            f"agents have {min(lengths)} to {longest} rows; on devices all are padded to one length, and padded rows "
+            f"would change the likelihood of a whole site"
+        )
+        raise Refused("per_row=False", reason, "Leave out runtime=cs.Devices(), or give all agents as many rows.")
 
     def stacked(*leaves: np.ndarray) -> np.ndarray:
         kept = jax.dtypes.canonicalize_dtype(leaves[0].dtype)
@@ -105,11 +116,15 @@ def stack_on_host(shards: Sequence[Batch], lengths: Sequence[int] = ()) -> Shard
     return Shard(jax.tree.map(stacked, *shards), mask)
 
 
-def stack_by_size(shards: Sequence[Batch], lengths: Sequence[int] = ()) -> Shards:
-    """Return checked shards of all agents as `stack_on_host` does, or by size where padding would cost much more."""
+def stack_by_size(shards: Sequence[Batch], lengths: Sequence[int] = (), whole: bool = False) -> Shards:
+    """Return checked shards of all agents as `stack_on_host` does, or by size where padding would cost much more.
+
+    Args:
+      whole: whether no shard may be padded: classes are of equal length then.
+    """
     lengths = lengths or [len(jax.tree.leaves(shard)[0]) for shard in shards]
-    order, cuts = _size_classes(np.array(lengths))
-    if not len(cuts) or len(shards) * max(lengths) <= MOST_PADDED * sum(lengths):
+    order, cuts = _equal_lengths(np.array(lengths)) if whole else _size_classes(np.array(lengths))
+    if not len(cuts) or (not whole and len(shards) * max(lengths) <= MOST_PADDED * sum(lengths)):
         return stack_on_host(shards)
     classes = tuple(stack_on_host([shards[agent] for agent in agents]) for agents in np.split(order, cuts))
     return ShardsBySize(np.argsort(order).astype(np.int32), order.astype(np.int32), classes)
@@ -130,6 +145,20 @@ def _size_classes(lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             break
         ends = np.sort(np.append(ends, places[saved.argmax()]))
     return order, ends[1:-1]
+
+
+def _equal_lengths(lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the agents in the order of their `lengths`, and where to cut it into classes of equal length."""
+    order = np.argsort(lengths, kind="stable")
+    return order, np.flatnonzero(np.diff(lengths[order])) + 1
+
+
+def with_agents(shards: Sequence[Batch], numbers: Sequence[int]) -> list[Batch]:
+    """Return shards, which are dicts, with the agent's number for each row, under the name "agent"."""
+    return [
+        {**shard, AGENT: np.full(len(jax.tree.leaves(shard)[0]), number, np.int32)}
+        for shard, number in zip(shards, numbers, strict=True)
+    ]
 
 
 def rows(what: str, data: Batch) -> int:

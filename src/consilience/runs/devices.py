@@ -89,6 +89,9 @@ class Devices:
         """Return which agents of a network live on this host."""
         return self._arrays(network.size).own
 
+    def numbers(self, network: Network) -> range:
+        return self.agents(network)
+
     def names(self, network: Network) -> list[str]:
         return [network.called(agent) for agent in self.agents(network)]
 

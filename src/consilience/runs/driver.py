@@ -18,7 +18,9 @@ from .._refused import Refused
 from .._types import Batch
 from ..engine import Chains, Chunk, Hosts, read_moments
 from ..model import (
+    AGENT,
     Columns,
+    Shards,
     View,
     check_alike,
     check_columns,
@@ -27,6 +29,7 @@ from ..model import (
     form,
     infinities_explained,
     own_shards,
+    with_agents,
 )
 from ..neighbors import Traffic, price
 from ..network import Network
@@ -120,16 +123,38 @@ def open_job(request: Request, home: Home) -> Job:
     shards, columns = hosts.together(lambda: _own_data(request, agents, names))
     data = _data_of_all(hosts, request.network, agents, shards, columns)
     stack = partial(home.stack, lengths=data["rows"])
-    prepared = hosts.together(lambda: prepare(request, shards, names, stack))
-    found = hosts.together(lambda: find_labels(prepared, columns, shards[0]))
+    numbers = home.numbers(request.network)
+    prepared, used = hosts.together(lambda: _prepared(request, shards, numbers, names, stack))
+    has_numbers = used is not shards and not home.record.get("agent", {}).get("without")
+    found = hosts.together(lambda: find_labels(prepared, columns, used[0], has_numbers))
     labels = Labels.from_table(hosts.gather(found.to_table())[0])  # the first host's: they follow from its rows
     chains = hosts.together(lambda: home.chains(prepared))
     identity = {**describe_job(prepared, labels, request, data, chains.code), **home.record}
     _check_hosts(hosts, identity)  # before anything is compiled, or they would wait for each other for ever
     chains.compile()
-    with infinities_explained(names, shards):
+    with infinities_explained(names, used):
         home.check_start(chains)
-    return Job(request, home, prepared, shards, labels, chains, identity, _open_sink(request, home, prepared, identity))
+    return Job(request, home, prepared, used, labels, chains, identity, _open_sink(request, home, prepared, identity))
+
+
+def _prepared(
+    request: Request, shards: list[Batch], numbers: Sequence[int], names: Sequence[str], stack: Callable[..., Shards]
+) -> tuple[Prepared, list[Batch]]:
+    """Prepare a run, with the agents' numbers in their data where its model asks for batch["agent"]."""
+    try:
+        return prepare(request, shards, names, stack), shards
+    except (KeyError, Refused) as error:
+        if not (isinstance(shards[0], dict) and AGENT not in shards[0] and _lacks(AGENT, error)):
+            raise
+    shards = with_agents(shards, numbers)
+    return prepare(request, shards, names, stack), shards
+
+
+def _lacks(name: str, error: BaseException | None) -> bool:
+    """Tell whether an error, or what has caused it, is that a dict lacks this key."""
+    if isinstance(error, KeyError) and error.args == (name,):
+        return True
+    return error is not None and _lacks(name, error.__cause__)
 
 
 def _own_data(request: Request, agents: range, names: Sequence[str]) -> tuple[list[Batch], Columns]:

@@ -6,6 +6,10 @@ the log-likelihood in the parameter at a random point, for some rows, and G_j th
 
     slice j of G_j is exactly zero, for all j;    no slice of G is zero;    no slice i ≠ j of G_j is zero
 
+An axis has the agents' names, and is called `site`, if each of its elements acts on the rows of one agent alone, as in
+`offset[batch["agent"]]`: with G_j the gradient where all rows are agent j's, slice j of G_j is not zero, and all others
+are exactly zero.
+
 What is shown or kept in place of the parameters, such as scaled ones, has the labels too if its element j changes with
 slice j of such parameters and with no other slice of them.
 """
@@ -22,12 +26,13 @@ import numpy as np
 
 from .._refused import Refused
 from .._types import Batch, Params
-from ..model import RESERVED, Columns, Layout, View, leaf_name
+from ..model import AGENT, RESERVED, Columns, Layout, View, leaf_name
 from ..store import Table
 from .preparing import Prepared
 
-ROWS = 4  # of the batch on which it is computed what acts through which column
-MOST_COLUMNS = 1000  # of a table: each costs some gradients
+ROWS = 16  # of the batch on which it is computed what acts through which column
+SITE = "site"  # name of an axis with an element for each agent
+MOST_COLUMNS = 1000  # or agents: each costs a gradient
 Axes = list[tuple[int, int]]  # places of leaves in a layout, and an axis of each
 
 
@@ -66,25 +71,29 @@ class Labels:
         return cls(tuple(table.get("agents", ())), columns, dims, coords)
 
 
-def find_labels(prepared: Prepared, columns: Columns, batch: Batch) -> Labels:
+def find_labels(prepared: Prepared, columns: Columns, batch: Batch, has_numbers: bool) -> Labels:
     """Return the labels of a run: those that the model and the data have, and those that follow from them.
 
     Args:
       batch: some agent's data.
+      has_numbers: whether batch["agent"] is the number of an agent of the network.
     """
-    posterior, kept = prepared.posterior, prepared.view.layout
+    posterior, kept, names = prepared.posterior, prepared.view.layout, prepared.network.names
     dims = {name: tuple(axes) for name, axes in posterior.dims.items()}
     coords = {name: tuple(_plain(label) for label in labels) for name, labels in posterior.coords.items()}
     _check_coords(coords, dims, kept)
-    for table, names in columns.items():
-        through = _axes_of_columns(prepared, batch, table, len(names))
+    found = [(f"{table}_column", own, _axes_of_columns(prepared, batch, table)) for table, own in columns.items()]
+    if has_numbers and names:
+        found.append((SITE, names, _axes_of_agents(prepared, batch)))
+    for dim, labels, through in found:
         for leaf, axis in through:
             name, shape = kept.names[leaf], kept.shapes[leaf]
             axes = dims.get(name, tuple(f"{name}_dim_{k}" for k in range(len(shape))))
-            own = axes[axis] if name in dims else _free_name(f"{table}_column", kept)
-            if coords.setdefault(own, tuple(names)) == tuple(names):
+            is_named = name in dims and axes[axis] != f"{name}_dim_{axis}"
+            own = axes[axis] if is_named else _free_name(dim, kept)
+            if coords.setdefault(own, tuple(labels)) == tuple(labels):
                 dims[name] = (*axes[:axis], own, *axes[axis + 1 :])
-    return Labels(prepared.network.names, columns, dims, coords)
+    return Labels(names, columns, dims, coords)
 
 
 def _check_coords(coords: Mapping[str, Sequence[Any]], dims: Mapping[str, Sequence[str]], kept: Layout) -> None:
@@ -100,40 +109,72 @@ def _check_coords(coords: Mapping[str, Sequence[Any]], dims: Mapping[str, Sequen
                     raise Refused("coords", reason, "Write one label for each element, in order.")
 
 
-def _axes_of_columns(prepared: Prepared, batch: Batch, table: str, count: int) -> Axes:
+def _axes_of_columns(prepared: Prepared, batch: Batch, table: str) -> Axes:
     """Return the axes of what is kept whose elements go with the columns of a table, one by one."""
-    layout, view = prepared.layout, prepared.view
-    candidates = _axes_of_length(layout, count)
     paths, structure = jax.tree_util.tree_flatten_with_path(_some_rows(batch))
     place = [leaf_name(path, root="data") for path, _ in paths].index(table)
     leaves = [leaf for _, leaf in paths]
-    if count > MOST_COLUMNS or not candidates or not jnp.issubdtype(leaves[place].dtype, jnp.floating):
+    like, count = leaves[place], leaves[place].shape[1]
+    if not jnp.issubdtype(like.dtype, jnp.floating):
         return []
+    # The table gets random numbers, as its own may be zero already.
+    numbers = jax.random.uniform(jax.random.key(1), like.shape, like.dtype, 0.5, 1.5)
 
-    def value(params: Params, numbers: jax.Array) -> jax.Array:
-        rows = jax.tree.unflatten(structure, [*leaves[:place], numbers, *leaves[place + 1 :]])
-        return prepared.posterior.log_likelihood(params, rows).sum()
+    def value(params: Params, column: jax.Array) -> jax.Array:  # of the last column + 1: nothing is set to zero
+        rows = [*leaves[:place], numbers.at[:, column].set(0, mode="drop"), *leaves[place + 1 :]]
+        return prepared.posterior.log_likelihood(params, jax.tree.unflatten(structure, rows)).sum()
 
+    def goes_with(slopes: np.ndarray) -> bool:
+        without, whole = slopes[:count], slopes[count]
+        return bool((whole > 0).all() and (np.diag(without) == 0).all() and (without[_off(count)] > 0).all())
+
+    return _axes_that(goes_with, value, prepared, count, count + 1)
+
+
+def _axes_of_agents(prepared: Prepared, batch: Batch) -> Axes:
+    """Return the axes of what is kept whose elements act on one agent's rows each."""
+    count, rows = prepared.network.size, _some_rows(batch)
+
+    def value(params: Params, agent: jax.Array) -> jax.Array:
+        return prepared.posterior.log_likelihood(params, {**rows, AGENT: jnp.full_like(rows[AGENT], agent)}).sum()
+
+    def goes_with(slopes: np.ndarray) -> bool:
+        return bool((np.diag(slopes) > 0).all() and not slopes[_off(count)].any())
+
+    return _axes_that(goes_with, value, prepared, count, count)
+
+
+def _axes_that(
+    goes_with: Callable[[np.ndarray], bool],
+    value: Callable[[Params, jax.Array], jax.Array],
+    prepared: Prepared,
+    count: int,
+    cases: int,
+) -> Axes:
+    """Return the axes of what is kept, `count` long, that go with columns or agents.
+
+    Args:
+      goes_with: tells it of an axis of the parameters from the largest slope in each of its slices, (case, slice).
+      value: the log-likelihood of some rows in each case, with a column set to zero or of an agent.
+    """
+    layout, view = prepared.layout, prepared.view
+    candidates = _axes_of_length(layout, count)
+    if count > MOST_COLUMNS or not candidates:
+        return []
     point = _near(prepared.starts[0])
-    slopes, without = _slopes(value, layout, candidates, point, leaves[place])
-    off = ~np.eye(count, dtype=bool)
-    acting = [
-        candidate
-        for candidate, slope, rest in zip(candidates, slopes, without, strict=True)
-        if (slope > 0).all() and (np.diag(rest) == 0).all() and (rest[off] > 0).all()
-    ]
-    acting = _one_each(acting)
+    slopes = _slopes(value, layout, candidates, cases, point)
+    acting = _one_each([one for one, found in zip(candidates, slopes, strict=True) if goes_with(found)])
     if view.function is None or not acting:
         return acting
     shown = _axes_of_length(view.layout, count)
     changes = _changes(view, layout, acting, shown, count, point)
-    return _one_each(
-        [
-            one
-            for one, change in zip(shown, changes, strict=True)
-            if (np.diag(change) > 0).all() and not change[off].any()
-        ]
-    )
+    go_along = [(np.diag(change) > 0).all() and not change[_off(count)].any() for change in changes]
+    return _one_each([one for one, goes_along in zip(shown, go_along, strict=True) if goes_along])
+
+
+def _off(count: int) -> np.ndarray:
+    """Return where a matrix is off its diagonal."""
+    return ~np.eye(count, dtype=bool)
 
 
 def _axes_of_length(layout: Layout, length: int) -> Axes:
@@ -152,29 +193,23 @@ def _near(start: jax.Array) -> jax.Array:
 
 def _some_rows(batch: Batch) -> Batch:
     count = len(jax.tree.leaves(batch)[0])
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf[np.arange(ROWS) % count]), batch)
+    chosen = np.linspace(0, count - 1, ROWS).astype(int)
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf[chosen]), batch)
 
 
 def _slopes(
-    value: Callable[[Params, jax.Array], jax.Array], layout: Layout, axes: Axes, point: jax.Array, like: jax.Array
-) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Return the largest slope in each slice of each axis, (column,), and that with a column set to zero, a row each.
-
-    Args:
-      value: the log-likelihood of some rows, given the parameters and a table.
-      like: a table of that shape; it gets random numbers, as its own may be zero already.
-    """
-    numbers = jax.random.uniform(jax.random.key(1), like.shape, like.dtype, 0.5, 1.5)
+    value: Callable[[Params, jax.Array], jax.Array], layout: Layout, axes: Axes, cases: int, point: jax.Array
+) -> list[np.ndarray]:
+    """Return the largest slope in each slice of each axis, a row for each case."""
 
     @jax.jit
-    def both(w: jax.Array) -> Any:
-        def largest(values: jax.Array) -> list[jax.Array]:
-            return _by_slice(jax.tree.leaves(jax.grad(value)(layout.unravel(w), values)), axes)
+    def of_all(w: jax.Array) -> list[jax.Array]:
+        def largest(case: jax.Array) -> list[jax.Array]:
+            return _by_slice(jax.tree.leaves(jax.grad(value)(layout.unravel(w), case)), axes)
 
-        without = jax.lax.map(lambda column: largest(numbers.at[:, column].set(0)), jnp.arange(like.shape[1]))
-        return largest(numbers), without
+        return jax.lax.map(largest, jnp.arange(cases))
 
-    return jax.device_get(both(point))
+    return jax.device_get(of_all(point))
 
 
 def _changes(view: View, layout: Layout, acting: Axes, shown: Axes, count: int, point: jax.Array) -> list[np.ndarray]:

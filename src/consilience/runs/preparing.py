@@ -60,7 +60,7 @@ def prepare(request: Request, shards: Sequence[Batch], names: Sequence[str], sta
     for_start, for_run = _keys(np.uint32(request.length.seed), jax.config.jax_default_prng_impl)  # type: ignore[attr-defined]
     layout, starts = _starts(_init(posterior, request.init), for_start, request.length.num_chains)
     start = jax.tree.map(jnp.asarray, layout.unravel(np.asarray(starts)[0]))
-    stacked = stack(shards)
+    stacked = stack(shards, whole=not posterior.per_row)
     one = jax.tree.map(lambda form: jax.ShapeDtypeStruct(form.shape[1:], form.dtype), stacked.padded_form.batch)
     check_posterior(posterior, start, one)
     for name, shard in zip(names, shards, strict=True):

@@ -106,6 +106,9 @@ class Segment:
     def agents(self, network: Network) -> range:
         return range(self._index, self._index + 1)
 
+    def numbers(self, network: Network) -> list[int]:
+        return [self._place.index]  # whoever is left out
+
     def names(self, network: Network) -> list[str]:
         return [network.called(self._index)]
 

@@ -42,6 +42,9 @@ class Simulate:
         """Return all agents of a network."""
         return range(network.size)
 
+    def numbers(self, network: Network) -> range:
+        return self.agents(network)
+
     def names(self, network: Network) -> list[str]:
         return [network.called(agent) for agent in self.agents(network)]
 
@@ -106,7 +109,8 @@ def simulation(
     model = Model(posterior, layout, lane_link(one_copy), one_copy, view or View.of(layout), averaged, watched)
     if not isinstance(shards, ShardsBySize):
         return Chains(network, model, inputs, positions)
-    padded = inputs._replace(shards=shards.padded_form)
+    form = shards.padded_form
+    padded = inputs._replace(shards=form if posterior.per_row else form._replace(mask=None))
     place = OneDevice(1 if one_copy else network.size, key=shards.shapes)
     return Chains(network, model, inputs, positions, place, as_lanes=(model, padded))
 

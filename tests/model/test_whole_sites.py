@@ -184,6 +184,18 @@ def flat(params):
 OFFSETS = cs.Posterior(flat, with_offsets, init={"w": np.zeros(2), "offset": np.zeros(3)})
 
 
+def test_a_loaded_run_has_its_agents_numbers_again(double, tmp_path):
+    by_name = dict(zip(SITES, SHARDS, strict=True))
+    run = sample(OFFSETS, by_name, out=tmp_path / "run")
+    for shards in (SHARDS, dict(reversed(by_name.items()))):
+        loaded = cs.load(tmp_path / "run", posterior=OFFSETS, shards=shards)
+        for shard, same in zip(loaded.shards, run.shards, strict=True):
+            np.testing.assert_array_equal(shard["time"], same["time"])
+            np.testing.assert_array_equal(shard["agent"], same["agent"])
+    with pytest.raises(Refused, match=r"shards: they are of 'a', and the run is of 'lyon', 'basel', 'turin'"):
+        cs.load(tmp_path / "run", posterior=OFFSETS, shards={"a": SHARDS[0]})
+
+
 def test_a_batch_knows_its_agent_and_names_go_with_it(double):
     by_hand = [{**shard, "agent": np.full(len(shard["x"]), k, np.int32)} for k, shard in enumerate(SHARDS)]
     run = sample(OFFSETS, dict(zip(SITES, SHARDS, strict=True)))

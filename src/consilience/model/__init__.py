@@ -3,9 +3,9 @@
 from .frames import Columns, check_columns, check_columns_alike, column_names, is_frame
 from .layout import RESERVED, Layout, leaf_name
 from .local import LocalLogDensity
+from .numbered import AGENT, shards_as_sampled, with_agents
 from .posterior import Posterior, StartValues, check_posterior, check_start, start_values
 from .shards import (
-    AGENT,
     Shard,
     Shards,
     ShardsBySize,
@@ -20,7 +20,6 @@ from .shards import (
     stack_by_size,
     stack_on_host,
     stack_shards,
-    with_agents,
 )
 from .split import pool, shard
 from .tasks import Classification, Regression, Task
@@ -60,6 +59,7 @@ __all__ = [
     "pool",
     "rows",
     "shard",
+    "shards_as_sampled",
     "stack_by_size",
     "stack_on_host",
     "stack_shards",

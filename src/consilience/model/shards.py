@@ -28,7 +28,6 @@ from .._types import AnyArray, Batch
 from .frames import by_column, is_frame, table_of
 from .layout import leaf_name
 
-AGENT = "agent"  # name of the agent's number in a batch, where a model asks for it
 MOST_PADDED = 1.5  # times the real rows: up to here all shards are padded to one length
 MOST_CLASSES = 8
 # Another class costs a few operations: it must save so many padded rows, and so large a share of the real ones.
@@ -151,14 +150,6 @@ def _equal_lengths(lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the agents in the order of their `lengths`, and where to cut it into classes of equal length."""
     order = np.argsort(lengths, kind="stable")
     return order, np.flatnonzero(np.diff(lengths[order])) + 1
-
-
-def with_agents(shards: Sequence[Batch], numbers: Sequence[int]) -> list[Batch]:
-    """Return shards, which are dicts, with the agent's number for each row, under the name "agent"."""
-    return [
-        {**shard, AGENT: np.full(len(jax.tree.leaves(shard)[0]), number, np.int32)}
-        for shard, number in zip(shards, numbers, strict=True)
-    ]
 
 
 def rows(what: str, data: Batch) -> int:

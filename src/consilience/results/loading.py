@@ -13,7 +13,7 @@ import numpy as np
 from .._refused import Refused
 from .._types import Batch, Params
 from ..engine import MOMENTS, Accumulated, read_moments
-from ..model import Layout, Posterior
+from ..model import Layout, Posterior, shards_as_sampled
 from ..store import DiskStats, Table, disk_draws, read_checkpoint, read_network, read_run, shown
 from .run import Moments, Owner, Run
 
@@ -32,7 +32,7 @@ def load(
     *,
     like: Params | None = None,
     posterior: Posterior | None = None,
-    shards: Sequence[Batch] | None = None,
+    shards: Sequence[Batch] | Mapping[str, Batch] | None = None,
 ) -> Run:
     """Load the run in a folder that `cs.sample(..., out=path)` fills or has filled, finished or not.
 
@@ -43,16 +43,19 @@ def load(
       path: the folder.
       like: parameters of the model, whose structure the draws are to have; without it they are a dictionary by name.
       posterior: what was sampled, for `run.evaluate` and for ArviZ's other groups.
-      shards: the agents' data, for the same.
+      shards: the agents' data, for the same, as `cs.sample` had them.
     """
     folder = Path(path).expanduser().absolute()
-    if posterior is not None and shards is not None:
-        posterior = posterior.bind(shards[0])
     layout = None
     if like is not None:  # its structure; the precision is the record's
         layout = Layout.of(like, "like")
         layout = replace(layout, dtypes=(np.dtype(read_run(folder)["model"]["dtype"]),) * len(layout.names))
-    return replace(stored_run(folder, layout), posterior=posterior, shards=shards)
+    run = stored_run(folder, layout)
+    if shards is not None:
+        shards = shards_as_sampled(shards, run.names, read_run(folder).get("labels", {}).get("numbered", False))
+    if posterior is not None and shards is not None:
+        posterior = posterior.bind(shards[0])
+    return replace(run, posterior=posterior, shards=shards)
 
 
 def stored_run(folder: Path, layout: Layout | None = None, averaged: Layout | None = None) -> Run:

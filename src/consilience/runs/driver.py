@@ -125,8 +125,9 @@ def open_job(request: Request, home: Home) -> Job:
     stack = partial(home.stack, lengths=data["rows"])
     numbers = home.numbers(request.network)
     prepared, used = hosts.together(lambda: _prepared(request, shards, numbers, names, stack))
-    has_numbers = used is not shards and not home.record.get("agent", {}).get("without")
-    found = hosts.together(lambda: find_labels(prepared, columns, used[0], has_numbers))
+    numbered = used is not shards
+    is_whole = not home.record.get("agent", {}).get("without")  # else names are not in the order of numbers
+    found = hosts.together(lambda: find_labels(prepared, columns, used[0], numbered, is_whole))
     labels = Labels.from_table(hosts.gather(found.to_table())[0])  # the first host's: they follow from its rows
     chains = hosts.together(lambda: home.chains(prepared))
     identity = {**describe_job(prepared, labels, request, data, chains.code), **home.record}

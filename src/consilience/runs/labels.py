@@ -45,17 +45,19 @@ class Labels:
       columns: names of the columns of tables in the data, by the tables' names.
       dims: names of axes of what is kept.
       coords: labels along axes that have a name.
+      numbered: whether the agents' data were given their numbers, batch["agent"].
     """
 
     agents: tuple[str, ...]
     columns: Columns
     dims: Mapping[str, tuple[str, ...]]
     coords: Mapping[str, tuple[Any, ...]]
+    numbered: bool = False
 
     def recorded(self) -> Table:
         """Return what a run's record has under labels: those that there are."""
-        found = {"agents": list(self.agents), "columns": _lists(self.columns), "coords": _lists(self.coords)}
-        return {name: labels for name, labels in found.items() if labels}
+        found: Table = {"agents": list(self.agents), "columns": _lists(self.columns), "coords": _lists(self.coords)}
+        return {name: labels for name, labels in {**found, "numbered": self.numbered}.items() if labels}
 
     def to_table(self) -> Table:
         """Return all labels as a table that JSON can hold."""
@@ -68,22 +70,23 @@ class Labels:
             {name: tuple(values) for name, values in table.get(part, {}).items()}
             for part in ("columns", "dims", "coords")
         )
-        return cls(tuple(table.get("agents", ())), columns, dims, coords)
+        return cls(tuple(table.get("agents", ())), columns, dims, coords, table.get("numbered", False))
 
 
-def find_labels(prepared: Prepared, columns: Columns, batch: Batch, has_numbers: bool) -> Labels:
+def find_labels(prepared: Prepared, columns: Columns, batch: Batch, numbered: bool, is_whole: bool) -> Labels:
     """Return the labels of a run: those that the model and the data have, and those that follow from them.
 
     Args:
       batch: some agent's data.
-      has_numbers: whether batch["agent"] is the number of an agent of the network.
+      numbered: whether the data were given their agents' numbers, batch["agent"].
+      is_whole: whether those are numbers of the network's agents, none of whom is left out.
     """
     posterior, kept, names = prepared.posterior, prepared.view.layout, prepared.network.names
     dims = {name: tuple(axes) for name, axes in posterior.dims.items()}
     coords = {name: tuple(_plain(label) for label in labels) for name, labels in posterior.coords.items()}
     _check_coords(coords, dims, kept)
     found = [(f"{table}_column", own, _axes_of_columns(prepared, batch, table)) for table, own in columns.items()]
-    if has_numbers and names:
+    if numbered and is_whole and names:
         found.append((SITE, names, _axes_of_agents(prepared, batch)))
     for dim, labels, through in found:
         for leaf, axis in through:
@@ -93,7 +96,7 @@ def find_labels(prepared: Prepared, columns: Columns, batch: Batch, has_numbers:
             own = axes[axis] if is_named else _free_name(dim, kept)
             if coords.setdefault(own, tuple(labels)) == tuple(labels):
                 dims[name] = (*axes[:axis], own, *axes[axis + 1 :])
-    return Labels(names, columns, dims, coords)
+    return Labels(names, columns, dims, coords, numbered)
 
 
 def _check_coords(coords: Mapping[str, Sequence[Any]], dims: Mapping[str, Sequence[str]], kept: Layout) -> None:

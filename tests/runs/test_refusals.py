@@ -171,6 +171,13 @@ def test_an_infinite_outcome():
         sample(init=np.zeros(3, np.float32), shards=shards)
 
 
+def test_an_infinite_outcome_on_devices():
+    shards = [dict(shard) for shard in SHARDS]
+    shards[1]["y"] = np.full(len(shards[1]["y"]), np.inf, np.float32)
+    with pytest.raises(Refused, match=r"agent 1: .* y is inf in row 0"):
+        sample(init=np.zeros(3, np.float32), shards=shards, runtime=cs.Devices(2))
+
+
 def test_infinite_limits_of_what_is_censored_are_data():
     def below(w, batch):
         return jnp.where(jnp.isinf(batch["limit"]), 0.0, -((batch["y"] - w) ** 2))

@@ -308,7 +308,7 @@ def infinities_explained(agents: Sequence[str], shards: Sequence[Batch]) -> Iter
             if leaf.dtype.kind == "f" and np.isinf(leaf).any():
                 name, place = leaf_name(path[1:], root="its data"), np.argwhere(np.isinf(leaf))[0]
                 reason = f"{refusal.reason}, and {name} is {leaf[tuple(place)]} in row {place[0]}"
-                raise Refused(refusal.subject, reason, "Correct that row, or drop it.") from None
+                raise type(refusal)(refusal.subject, reason, "Correct that row, or drop it.") from refusal.__cause__
         raise
 
 

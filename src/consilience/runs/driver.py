@@ -17,20 +17,7 @@ from .._cache import processor
 from .._refused import Refused
 from .._types import Batch
 from ..engine import Chains, Chunk, Hosts, read_moments
-from ..model import (
-    AGENT,
-    Columns,
-    Shards,
-    View,
-    check_alike,
-    check_columns,
-    check_columns_alike,
-    column_names,
-    form,
-    infinities_explained,
-    own_shards,
-    with_agents,
-)
+from ..model import View, infinities_explained
 from ..neighbors import Traffic, price
 from ..network import Network
 from ..results import Run, moments_of, stored_run
@@ -46,15 +33,15 @@ from ..store import (
     Writer,
     check_folder,
     describe,
-    describe_data,
     describe_network,
     describe_sampler,
     differences,
     surroundings,
 )
 from .bar import progress_bar
+from .data import data_of_all, own_data
 from .labels import Labels, find_labels
-from .preparing import Prepared, prepare
+from .preparing import Prepared, prepare_numbered
 from .request import Request
 from .runtime import Home, Wish
 
@@ -120,11 +107,11 @@ def open_job(request: Request, home: Home) -> Job:
     hosts.together(lambda: _check_out(request.out, hosts))
     request = hosts.together(request.with_names)
     names = home.names(request.network)
-    shards, columns = hosts.together(lambda: _own_data(request, agents, names))
-    data = _data_of_all(hosts, request.network, agents, shards, columns)
+    shards, columns = hosts.together(lambda: own_data(request, agents, names))
+    data = data_of_all(hosts, request.network, agents, shards, columns)
     stack = partial(home.stack, lengths=data["rows"])
     numbers = home.numbers(request.network)
-    prepared, used = hosts.together(lambda: _prepared(request, shards, numbers, names, stack))
+    prepared, used = hosts.together(lambda: prepare_numbered(request, shards, numbers, names, stack))
     numbered = used is not shards
     is_whole = not home.record.get("agent", {}).get("without")  # else names are not in the order of numbers
     found = hosts.together(lambda: find_labels(prepared, columns, used[0], numbered, is_whole))
@@ -136,33 +123,6 @@ def open_job(request: Request, home: Home) -> Job:
     with infinities_explained(names, used):
         home.check_start(chains)
     return Job(request, home, prepared, used, labels, chains, identity, _open_sink(request, home, prepared, identity))
-
-
-def _prepared(
-    request: Request, shards: list[Batch], numbers: Sequence[int], names: Sequence[str], stack: Callable[..., Shards]
-) -> tuple[Prepared, list[Batch]]:
-    """Prepare a run, with the agents' numbers in their data where its model asks for batch["agent"]."""
-    try:
-        return prepare(request, shards, names, stack), shards
-    except (KeyError, Refused) as error:
-        if not (isinstance(shards[0], dict) and AGENT not in shards[0] and _lacks(AGENT, error)):
-            raise
-    shards = with_agents(shards, numbers)
-    return prepare(request, shards, names, stack), shards
-
-
-def _lacks(name: str, error: BaseException | None) -> bool:
-    """Tell whether an error, or what has caused it, is that a dict lacks this key."""
-    if isinstance(error, KeyError) and error.args == (name,):
-        return True
-    return error is not None and _lacks(name, error.__cause__)
-
-
-def _own_data(request: Request, agents: range, names: Sequence[str]) -> tuple[list[Batch], Columns]:
-    """Return the checked data of the agents that live here, and the names of the columns of tables in them."""
-    given = own_shards(request.shards, request.network.size, agents)  # type: ignore[arg-type]
-    shards = check_alike(given, names)
-    return shards, {**column_names(names, given), **check_columns(request.columns, shards[0])}
 
 
 def describe_job(prepared: Prepared, labels: Labels, request: Request, data: Table, code: str) -> Table:
@@ -227,23 +187,6 @@ def _check_hosts(hosts: Hosts, table: Table) -> None:
                 )
 
     hosts.together(check)
-
-
-def _data_of_all(hosts: Hosts, network: Network, own: range, shards: Sequence[Batch], columns: Columns) -> Table:
-    """Return what is recorded of all agents' data; refuse data of two hosts that is not of one form."""
-    own_form = {"form": form(shards[0]), "columns": {table: list(names) for table, names in columns.items()}}
-    found = hosts.gather({**describe_data(shards), "first": own.start, **own_form})
-
-    def check() -> None:
-        for host in found:
-            agent, first = network.called(host["first"]), network.called(0)
-            if host["form"] != found[0]["form"]:
-                raise Refused(agent, f"its data is {host['form']}, {first}'s is {found[0]['form']}")
-            for table, names in host["columns"].items():
-                check_columns_alike(agent, table, names, first, found[0]["columns"].get(table, names))
-
-    hosts.together(check)
-    return {name: [value for host in found for value in host[name]] for name in ("rows", "fingerprints")}
 
 
 def _open_sink(request: Request, home: Home, prepared: Prepared, identity: Table) -> Sink:

@@ -12,7 +12,7 @@ The model is read from the form of the data, never on data: compiled code holds 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, reduce
 from operator import add
@@ -28,6 +28,7 @@ from numpyro.infer.initialization import init_to_value
 from .._compat import inputs_of, mask_of, observation_and_key
 from .._refused import Refused
 from .._types import Batch, Key, Params
+from .numpyro_refusals import check_takes_batch
 from .numpyro_rows import check_each_row, check_rows_independent
 from .numpyro_runs import (
     Model,
@@ -47,7 +48,14 @@ from .posterior import Posterior
 from .tasks import Task
 
 
-def numpyro_posterior(model: Model, init: Mapping[str, Any] | None, task: Task | None) -> Posterior:
+def numpyro_posterior(
+    model: Model,
+    init: Mapping[str, Any] | None,
+    task: Task | None,
+    dims: Mapping[str, Sequence[str]],
+    coords: Mapping[str, Sequence[Any]],
+    per_row: bool = True,
+) -> Posterior:
     """Return the posterior of a NumPyro model, to be read when it is bound to data."""
     if not callable(model):
         fix = "Pass the function with the numpyro.sample statements."
@@ -56,7 +64,10 @@ def numpyro_posterior(model: Model, init: Mapping[str, Any] | None, task: Task |
         inspect.signature(model).bind(None)
     except TypeError:
         raise Refused("the model", "it must take one argument, the batch", columns_hint(model).strip()) from None
-    return UnboundNumpyroPosterior(_needs_data, _needs_data, task=task, model=model, start=dict(init or {}))
+    start = dict(init or {})
+    return UnboundNumpyroPosterior(
+        _needs_data, _needs_data, task=task, dims=dims, coords=coords, per_row=per_row, model=model, start=start
+    )
 
 
 def _needs_data(*_: Any) -> Any:
@@ -75,14 +86,18 @@ class UnboundNumpyroPosterior(Posterior):
     bound: dict[Any, NumpyroPosterior] = field(default_factory=dict, init=False, repr=False)
 
     def bind(self, batch: Batch) -> Posterior:
+        check_takes_batch(self.model, batch)
         leaves, structure = jax.tree.flatten(batch_shapes(batch, 1))
         form = (structure, *((leaf.shape, leaf.dtype) for leaf in leaves))
         if form not in self.bound:
-            read = NumpyroModel(self.model, read_sites(self.model, batch), dummy_batch(batch, 2), self.start)
+            read = NumpyroModel(
+                self.model, read_sites(self.model, batch, self.per_row), dummy_batch(batch, 2), self.start
+            )
             read.check_start()
-            self.bound[form] = read.posterior(self.task)
+            self.bound[form] = read.posterior(self)
         bound = self.bound[form]
-        check_rows_independent(bound.model, batch)
+        if self.per_row:
+            check_rows_independent(bound.model, batch)
         return bound
 
 
@@ -95,7 +110,8 @@ class NumpyroPosterior(Posterior):
     def check_data(self, agent: str, params: Params, batch: Batch) -> None:
         """Refuse rows that the model's distributions cannot give, or that have indices out of range."""
         super().check_data(agent, params, batch)
-        check_each_row(agent, self.model, params, batch)
+        if self.per_row:
+            check_each_row(agent, self.model, params, batch)
 
     def pointwise(self, params: Params, batch: Batch) -> dict[str, jax.Array]:
         """Return the log-likelihood of every row, (rows,), by site; they add up to `log_likelihood`."""
@@ -119,15 +135,18 @@ class NumpyroModel:
     dummy: Batch
     start: Mapping[str, Any]
 
-    def posterior(self, task: Task | None) -> NumpyroPosterior:
+    def posterior(self, unbound: Posterior) -> NumpyroPosterior:
+        """Return the posterior, with what is known of it before it is bound."""
         return NumpyroPosterior(
             self.log_prior,
-            self.log_likelihood,
+            self.log_likelihood if unbound.per_row else self.log_likelihood_of_all,
             constrain=self.constrain,
             unconstrain=self.unconstrain,
             predictive=self.predictive(),
-            task=task,
-            dims=self.sites.dims,
+            task=unbound.task,
+            dims={**self.sites.dims, **unbound.dims},
+            coords=unbound.coords,
+            per_row=unbound.per_row,
             init=self.init,
             draw_prior=self.draw_prior,
             quantities={name: self.quantity(name) for name in self.sites.of_rows},
@@ -150,6 +169,11 @@ class NumpyroModel:
         """Return the log density of every latent site's prior in its own space, and of the factors of the prior."""
         sites = run_model(self.model, self.values(params), self.dummy)
         return {name: log_density(sites[name]).sum() for name in [*params, *self.sites.prior_factors]}
+
+    def log_likelihood_of_all(self, params: Params, batch: Batch) -> jax.Array:
+        """Return one number for all rows."""
+        sites = run_model(self.model, self.values(params), batch)
+        return reduce(add, [log_density(sites[name]).sum() for name in self.sites.row_axes])
 
     def constrain(self, params: Params) -> dict[str, jax.Array]:
         found = constrained(self.model, params, self.dummy, deterministic=True)

@@ -70,8 +70,12 @@ class SiteOutline:
     unconstrained: Any = None  # shape and dtype of a latent site's unconstrained value
 
 
-def read_sites(model: Model, batch: Batch) -> Sites:
-    """Sort the sites of `model` by their role, given the form of its batches; their values are not looked at."""
+def read_sites(model: Model, batch: Batch, per_row: bool = True) -> Sites:
+    """Sort the sites of `model` by their role, given the form of its batches; their values are not looked at.
+
+    Args:
+      per_row: whether log densities of observed sites must have an axis of the rows; without, it is that of the values.
+    """
     two, three = (_outlines(model, batch_shapes(batch, rows)) for rows in (2, 3))
     _check_kinds_and_shapes(two, three, columns_hint(model))
     latents = {name: site.unconstrained for name, site in two.items() if site.kind == "latent"}
@@ -98,7 +102,7 @@ def read_sites(model: Model, batch: Batch) -> Sites:
     return Sites(
         latents=latents,
         prior_factors=prior_factors,
-        row_axes={name: _row_axis(name, two[name].shape, three[name].shape) for name in likelihood},
+        row_axes={name: _row_axis(name, two[name].shape, three[name].shape) if per_row else 0 for name in likelihood},
         observed=of_kind["observed"],
         bounded=[name for name in of_kind["observed"] if inputs.get(f"{name} inside", {"params"}) <= {"batch"}],
         shown=shown,

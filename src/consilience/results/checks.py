@@ -25,9 +25,9 @@ from .._compat import array_stats
 from .._refused import Refused
 from .._types import Batch
 from ..model import Classification
-from .loo_rows import is_by_row, k_limit
+from .loo_rows import k_limit
 from .per_draw import per_draw, sampled_parameters
-from .pointwise import log_likelihoods, observed_rows
+from .pointwise import is_by_row, log_likelihoods, observed_rows
 
 if TYPE_CHECKING:
     from .run import Run

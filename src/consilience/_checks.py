@@ -4,13 +4,36 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
-from typing import Any
+from functools import wraps
+from inspect import Parameter, signature
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ._refused import Refused
+
+F = TypeVar("F", bound=Callable[..., Any])
+C = TypeVar("C", bound=type)
+
+SYNONYMS = {  # what other libraries call it
+    "target_acceptance": ("target_accept", "target_accept_prob", "target_acceptance_rate", "adapt_delta", "delta"),
+    "max_num_doublings": ("max_tree_depth", "max_treedepth", "tree_depth"),
+    "num_samples": ("draws", "num_draws", "samples", "n_samples", "iter_sampling"),
+    "num_warmup": ("tune", "warmup", "num_tune", "burn_in", "burnin", "n_warmup", "iter_warmup"),
+    "num_chains": ("chains", "n_chains"),
+    "thin": ("thinning",),
+    "seed": ("random_seed", "rng_key", "key", "random_state", "rng_seed"),
+    "out": ("path", "folder", "output"),
+    "progress": ("progressbar", "progress_bar", "show_progress"),
+    "init": ("init_params", "initvals", "inits", "start", "initial_params", "initial_position"),
+    "step_size": ("epsilon", "eps", "stepsize", "learning_rate", "lr"),
+    "inverse_mass_matrix": ("inv_mass_matrix", "inv_metric", "metric", "mass_matrix"),
+    "dense_mass": ("dense", "dense_metric"),
+    "predictive": ("posterior_predictive",),
+    "agents": ("num_agents", "n_agents", "m"),
+}
 
 
 def check(name: str, value: Any, is_right: bool, needed: str) -> None:
@@ -56,6 +79,55 @@ def check_one_of(name: str, value: Any, choices: Sequence[str], others: str = ""
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the name in `known` that is most like `word`, in whatever letters; None if none is like it."""
+    """Return the name in `known` that means `word`, or is most like it, in whatever letters; None if there is none."""
     alike = {str(name).lower().replace("-", "_"): name for name in known}
-    return next((alike[name] for name in get_close_matches(word.lower().replace("-", "_"), alike, n=1)), None)
+    plain = word.lower().replace("-", "_")
+    means = [name for name, others in SYNONYMS.items() if plain in others and name in alike]
+    return next((alike[name] for name in [*means, *get_close_matches(plain, alike, n=1)]), None)
+
+
+def takes(function: Callable[..., Any], arguments: int) -> bool:
+    """Tell whether a function can be called with so many arguments, as far as its signature tells."""
+    try:
+        signature(function).bind(*[None] * arguments)
+    except TypeError:
+        return False
+    except ValueError:  # it has no signature
+        return True
+    return True
+
+
+def refuse_unknown_keywords(called: str) -> Callable[[F], F]:
+    """Make a function refuse keywords that it does not have, with the one that was meant; its signature stays.
+
+    Args:
+      called: the function as users write it.
+    """
+
+    def decorate(function: F) -> F:
+        parameters = signature(function).parameters.values()
+        known = [p.name for p in parameters if p.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)]
+
+        @wraps(function)
+        def checked(*arguments: Any, **keywords: Any) -> Any:
+            for word in keywords:
+                if word not in known:
+                    near = nearest(word, known)
+                    names = ", ".join(name for name in known if name not in ("self", "cls"))
+                    fix = f"Write {near}=... in its place." if near else f"There are {names}."
+                    raise Refused(f"{called}({word}=...)", f"it has no argument {word}", fix)
+            return function(*arguments, **keywords)
+
+        return checked  # type: ignore[return-value]
+
+    return decorate
+
+
+def refuse_unknown_settings(called: str) -> Callable[[C], C]:
+    """Make a class refuse keywords that it does not have, as `refuse_unknown_keywords` does a function."""
+
+    def decorate(cls: C) -> C:
+        cls.__init__ = refuse_unknown_keywords(called)(cls.__init__)  # type: ignore[misc]
+        return cls
+
+    return decorate

@@ -456,11 +456,12 @@ def mask_of(fn: Any) -> jax.Array:
 
 
 def array_stats() -> Any:
-    """Return ArviZ's diagnostics of plain arrays: ess, mcse, rhat, bfmi and loo with chain_axis and draw_axis.
+    """Return ArviZ's figures of plain arrays: ess, mcse, rhat, bfmi, loo with chain_axis and draw_axis; kde, psislw.
 
-    API: arviz_stats.base.array_stats, the layer below the documented functions, which want labelled arrays.
-    Without it: no summary has an R-hat, an effective sample size or a standard error (results/diagnostics.py), and no
-    run a leave-one-out cross-validation (results/loo_rows.py).
+    API: arviz_stats.base.array_stats, the layer below the documented functions, which want labelled arrays; that psislw
+    takes log-likelihoods, and returns the logarithms of the weights that leave a row out.
+    Without it: no summary has an R-hat, an effective sample size or a standard error (results/diagnostics.py), no run a
+    leave-one-out cross-validation (results/loo_rows.py), and no report a LOO-PIT (results/checks.py).
     """
     return require("arviz_stats.base", "report").array_stats
 

@@ -83,7 +83,10 @@ def test_on_two_devices_as_without(folder):
     ("words", "message"),
     [
         (["--devices", "many"], "--devices many: it is neither all nor a number. Write --devices all"),
-        (["--devices", "9"], "devices = 9: jax has 5 here"),
+        (
+            ["--devices", "9"],
+            "--devices 9: jax has 5 here. Write --devices all, or, to try several on a CPU: XLA_FLAGS=--xla_force",
+        ),
         (["--host", "0"], "--host is for several hosts. Write --devices cluster with it"),
         (["--devices", "cluster", "--coordinator", "here:1"], "hosts and host: missing"),
         (["--devices", "cluster", "--coordinator", "here", "--hosts", "2", "--host", "0"], "a name and a port"),

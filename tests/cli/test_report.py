@@ -29,7 +29,7 @@ def test_json_has_every_run(two):
     assert list(told["runs"]) == ["small", "other"]
     assert told["report"] == "report.html"
     for run in told["runs"].values():
-        assert {row["name"] for row in run["summary"]["parameters"]} == {"b", "w[0]", "w[1]"}
+        assert {row["name"] for row in run["summary"]["parameters"]} == {"b", "w[age]", "w[bmi]"}
         assert run["summary"]["verdict"]
         assert 0 <= run["scores"]["accuracy"][0] <= 1
 

@@ -27,19 +27,30 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 def test_a_run_prints_its_summary_its_scores_and_where_everything_is(done, project):
     assert done.exit_code == 0, done.output
-    for words in ("w[0]", "r_hat", "acceptance", "accuracy", "NLL", "runs/small/report.html", "runs/small/config.toml"):
+    for words in (
+        "w[age]",
+        "r_hat",
+        "acceptance",
+        "accuracy",
+        "NLL",
+        "runs/small/report.html",
+        "runs/small/config.toml",
+    ):
         assert words in done.stdout
     assert "48 rows on 3 agents (north" in done.stderr
     assert "iterations" in done.stderr
     assert "users' functions may print" in done.stderr
     assert (project / "runs/small/report.html").read_text().startswith("<!doctype html>")
-    assert cs.load(project / "runs/small").num_draws == 40
+    run = cs.load(project / "runs/small")
+    assert run.num_draws == 40
+    assert run.names == ("north", "south", "west")
+    assert run.columns == {"x": ("age", "bmi")}
 
 
 def test_json_is_all_there_is_on_stdout_and_quiet_is_quiet(done, project):
     result = invoke("run", "small.toml", "--resume", "--json", "--quiet")
     told = json.loads(result.stdout)
-    assert [row["name"] for row in told["summary"]["parameters"]] == ["b", "w[0]", "w[1]"]
+    assert [row["name"] for row in told["summary"]["parameters"]] == ["b", "w[age]", "w[bmi]"]
     assert told["summary"]["verdict"]
     assert 0 <= told["scores"]["accuracy"][0] <= 1
     assert told["paths"]["report"] == "runs/small/report.html"
@@ -166,6 +177,39 @@ def test_numbers_out_of_range_are_refused_before_anything_is_loaded(project, mon
     monkeypatch.setattr(command, "build", Mock(side_effect=AssertionError))
     for change in ("run.num_samples=0", "run.seed=4294967296", "data.features=[]"):
         assert_refused(refused(change), "[")
+
+
+@pytest.mark.parametrize(
+    ("change", "messages"),
+    [
+        (
+            'data.features=["age", "ill"]',
+            ["[data] features: ill is the target, too", 'Write features = ["age"].'],
+        ),
+        (
+            'data.features=["age", "bmi", "age"]',
+            ["[data] features: age is there twice", 'Write features = ["age", "bmi"].'],
+        ),
+        (
+            'sampler.name="decentralize"',
+            [
+                '[sampler] name = "decentralize": it makes a sampler of a function',
+                "cs.sample(..., cs.decentralize(...))",
+            ],
+        ),
+        ("sampler.target_accept=0.9", ["[sampler] mala has no setting target_accept. Write target_acceptance."]),
+        ("run.draws=9", ["[run] has no key draws. Write num_samples."]),
+    ],
+)
+def test_keys_that_contradict_each_other_or_are_called_otherwise(project, change, messages):
+    assert_refused(refused(change), *messages)
+
+
+def test_a_column_that_the_test_file_lacks(project):
+    (project / "later.csv").write_text("age,BMI,ill\n50,20,1\n")
+    table = 'file = "patients.csv", test = "later.csv", features = ["age", "bmi"], target = "ill", agent = "hospital"'
+    result = refused(f"data={{{table}}}")
+    assert_refused(result, "[data] test:", "later.csv has no column bmi, which", "Rename its column BMI.")
 
 
 @pytest.mark.parametrize("out", ["/proc/nope/x", "small.toml/x", "small.toml"])

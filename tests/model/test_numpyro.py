@@ -495,8 +495,9 @@ def test_columns_as_arguments_are_told_from_the_error():
 
     hint = 'For model(x, y) write cs.Posterior.from_numpyro(lambda batch: model(batch["x"], batch["y"])).'
     of_python = TypeError if sys.version_info < (3, 12) else KeyError  # whether a slice, as a key, has a hash
+    renamed = {"inputs": SHARDS[0]["x"], "y": SHARDS[0]["y"]}
     with pytest.raises(of_python) as failed:
-        cs.Posterior.from_numpyro(of_columns).bind(SHARDS[0])
+        cs.Posterior.from_numpyro(of_columns).bind(renamed)
     assert hint in "".join(failed.value.__notes__)
     for likelihood in (
         lambda w, x: dist.Normal(w * x, 1.0),

@@ -9,11 +9,12 @@ import pytest
 from scipy.sparse import csr_array
 
 import consilience as cs
-from consilience.model import Shard, own_shards, stack_shards
+from consilience.model import Shard, check_alike, own_shards, stack_shards
 
 from ..targets import REGRESSION, linear_regression
 
 ROWS = 60
+AGENTS = ["agent 0", "agent 1", "agent 2"]
 DATA = {
     "x": np.random.default_rng(0).standard_normal((ROWS, 5)).astype(np.float32),
     "y": np.repeat(np.arange(6), 10).astype(np.int32),
@@ -142,7 +143,10 @@ REFUSED_SHARDS = {
     "dtype": (shards_with(1, x=X.astype(np.float64)), r"agent 1: x has dtype float64, agent 0's has float32"),
     "text": (shards_with(0, y=np.full(20, "a")), r"agent 0: y has dtype <U1"),
     "ragged": (shards_with(1, x=X[:5]), r"agent 1: x has 5 rows but y has 20"),
-    "structure": ([(X, Y), {"x": X, "y": Y}, (X, Y)], r"agent 1: its data is PyTreeDef\(\{'x'"),
+    "structure": (
+        [(X, Y), {"x": X, "y": Y}, (X, Y)],
+        r"agent 1: its data is a dict of 2 arrays, agent 0's a tuple of 2",
+    ),
     "scalar": (shards_with(1, y=np.float32(1)), r"agent 1: y is a single number"),
     "count": (cs.shard(DATA, 2), r"there are 2 shards for 3 agents"),
     "not a list": (DATA, r"shards: a dict, .*cs\.shard\(data, agents=3\)"),
@@ -168,7 +172,7 @@ def test_bad_shards_are_refused_by_name(shards, message):
 @pytest.mark.parametrize("by_number", [False, True], ids=["a list", "a function"])
 def test_a_host_has_the_shards_of_its_own_agents(own, by_number):
     shards = cs.shard(DATA, 3)
-    found = own_shards(shards.__getitem__ if by_number else shards, 3, own)
+    found = check_alike(own_shards(shards.__getitem__ if by_number else shards, 3, own), AGENTS[own.start : own.stop])
     assert len(found) == len(own)
     for agent, shard in zip(own, found, strict=True):
         np.testing.assert_array_equal(shard["x"], shards[agent]["x"])
@@ -176,7 +180,7 @@ def test_a_host_has_the_shards_of_its_own_agents(own, by_number):
 
 def test_a_host_names_its_agents_as_all_do():
     with pytest.raises(ValueError, match="agent 2: x has NaN"):
-        own_shards(shards_with(2, x=HOLED), 3, range(1, 3))
+        check_alike(own_shards(shards_with(2, x=HOLED), 3, range(1, 3)), AGENTS[1:])
 
 
 REFUSED_SPLITS = {

@@ -50,7 +50,7 @@ def test_pytrees_travel_in_one_message():
     W2 = network.weights @ network.weights
     np.testing.assert_allclose(mixed["number"], W2 @ np.arange(5.0), rtol=1e-6)
     np.testing.assert_allclose(mixed["vector"], W2 @ np.arange(10.0).reshape(5, 2), rtol=1e-6)
-    assert seen == [("gossip", 2, 3 * 4)]  # a vector of two and a number
+    assert seen == [("gossip", 2, 3 * 4, False)]  # a vector of two and a number
 
 
 def test_what_all_agree_on_is_kept_to_the_bit_and_sums_do_not_drift():

@@ -242,7 +242,7 @@ REFUSED = {
     ),
     "networkx self-loop": (lambda: cs.Network.from_networkx(nx.Graph([(0, 1), (1, 1)])), r"node 1 is linked to itself"),
     "no agents": (lambda: cs.Network.from_networkx(nx.Graph()), r"at least one agent"),
-    "ring of two": (lambda: cs.Network.ring(2), r"size = 2: a whole number of at least 3"),
+    "ring of two": (lambda: cs.Network.ring(2), r"ring\(2\): a ring has three agents or more"),
     "ring of half": (lambda: cs.Network.ring(2.5), r"size = 2\.5"),
     "odd regular": (lambda: cs.Network.random_regular(5, 3), r"random_regular\(6, 3\)"),
     "sparse random": (

@@ -126,7 +126,7 @@ BAD = {
     "grid:7,8": r"Write grid:7x8\.",
     "grid:7 × 8": r"Write grid:7x8\.",
     "erdos_renyi:20": r"a whole number and a probability.*Write erdos_renyi:20x0\.3\.",
-    "ring:2": r"'ring:2': size = 2: a whole number of at least 3 is needed\. ring:5 works\.",
+    "ring:2": r"'ring:2': ring\(2\): a ring has three agents or more\. Write path:2, two agents that are linked\.",
     "random_regular:5x3": r"an even size × degree",
 }
 

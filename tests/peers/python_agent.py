@@ -29,6 +29,7 @@ def main():
         seed=seed,
         progress=False,
         runtime=peer,
+        columns={"x": ["age", "dose", "bmi"]},
     )
     np.save(f"{name}.npy", run.kept[:])
     print(repr(run), run.folder, len(run.shards or []), run.owner.name)

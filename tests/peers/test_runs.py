@@ -5,6 +5,7 @@ import re
 import signal
 from contextlib import chdir
 from dataclasses import replace
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -12,7 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 import consilience as cs
+from consilience._refused import Refused
 from consilience.cli.app import app
+from consilience.runs.member import Member
 
 from ..patience import PATIENCE
 from .crew import AGENT, BARE, MODEL, Crew, command
@@ -116,6 +119,45 @@ def test_agents_draw_what_simulate_draws(crews, tmp_path, name, network, model):
     assert 1 < run.traffic.bytes / expected.traffic.bytes < (1.5 if model == DIGITS else 10)  # headers count
 
 
+SITES = '''
+"""A likelihood of a whole site that cannot be split into rows, and an effect of each site."""
+import jax.numpy as jnp
+import numpy as np
+
+import consilience as cs
+
+
+def log_likelihood(params, batch):
+    mean = batch["x"] @ params["w"] + params["offset"][batch["agent"]]
+    return -0.5 * jnp.sum((batch["y"] - mean) ** 2) - 0.01 * jnp.sum(batch["y"] - mean) ** 2
+
+
+def log_prior(params):
+    return -0.5 * (params["w"] @ params["w"] + params["offset"] @ params["offset"])
+
+
+init = {"w": np.zeros(3), "offset": np.zeros(3)}
+posterior = cs.Posterior(log_prior, log_likelihood, init=init, per_row=False)
+
+
+def rows(index):
+    rng = np.random.default_rng(index)
+    x = rng.standard_normal((20 + 5 * index, 3))
+    return {"x": x, "y": x @ np.array([1.0, -1.0, 0.5]) + index}
+'''
+
+
+def test_likelihoods_of_whole_sites_know_whose_they_are(crews, tmp_path):
+    crew = crews(tmp_path, model=SITES)
+    crew.start()
+    assert set(crew.finish().values()) == {0}, crew.said()
+    expected = simulated(crew, cs.mala(0.1, 1.0), SITES, num_samples=100)
+    for agent, draws in crew.positions().items():
+        np.testing.assert_allclose(draws, expected.kept, atol=1e-8, err_msg=agent)
+    run = crew.run("agent1")
+    assert run.coords["site"] == run.names == ("agent0", "agent1", "agent2")
+
+
 def test_agents_take_part_from_python_and_a_finished_run_is_there_at_once(crews, tmp_path):
     """With one agent of the three that is run by the command."""
     crew = crews(tmp_path, program=PYTHON)
@@ -126,6 +168,9 @@ def test_agents_take_part_from_python_and_a_finished_run_is_there_at_once(crews,
     expected = simulated(crew, cs.mala(0.1, 1.0), num_samples=100)
     for name in ("agent0", "agent2"):
         np.testing.assert_allclose(np.load(tmp_path / f"{name}.npy"), expected.kept, atol=1e-8, err_msg=name)
+        run = crew.run(name)
+        assert run.names == run.agent_names == ("agent0", "agent1", "agent2")
+        assert run.summary().names == ("params[age]", "params[dose]", "params[bmi]")
     crew.program = PYTHON
     crew.start("agent2")
     assert crew.finish()["agent2"] == 0, crew.said()
@@ -260,6 +305,16 @@ def test_agents_that_do_not_run_the_same_thing_say_who_and_what(crews, tmp_path)
         assert re.search(r"  seed: agent2: 6; agent0, agent1: 5", said), said
         assert "sampler.settings.step_size: agent2: 0.2; agent0, agent1: 0.1" in said
         assert crew.run(name).num_draws == 0
+
+
+def test_agents_that_know_their_columns_have_them_in_one_order():
+    member = SimpleNamespace(_has_met=False)
+    one, other = "['age', 'dose']", "['dose', 'age']"
+    cards = [SimpleNamespace(name=name, identity={"labels.columns.x": one}) for name in "ac"]
+    silent = SimpleNamespace(name="b", identity={})
+    assert Member._are_alike(member, [*cards, silent])
+    with pytest.raises(Refused, match=r"labels\.columns\.x: b: \['dose', 'age'\]; a, c: \['age', 'dose'\]"):
+        Member._are_alike(member, [*cards, SimpleNamespace(name="b", identity={"labels.columns.x": other})])
 
 
 def test_a_start_that_is_not_finite_is_refused_by_the_agent_whose_it_is(crews, tmp_path):

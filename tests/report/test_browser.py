@@ -118,6 +118,32 @@ def test_a_long_name_leaves_the_numbers_on_the_page(browser, tmp_path):
     page.close()
 
 
+def test_r_hat_is_seen_on_a_phone_without_scrolling(browser, address):
+    page = opened(browser, address, WIDTHS["phone"], "light")
+    cells = page.eval_on_selector_all(
+        "table",
+        """all => { const table = all.find(e => e.caption.textContent.startsWith('Parameters'));
+        const place = [...table.tHead.rows[0].cells].findIndex(e => e.textContent === 'R-hat');
+        return [...table.rows].map(row => row.cells[place].getBoundingClientRect().right) }""",
+    )
+    assert len(cells) > 1
+    assert max(cells) <= WIDTHS["phone"]
+    page.close()
+
+
+def test_on_a_desk_sections_are_filled(browser, address):
+    page = opened(browser, address, WIDTHS["desk"], "light")
+    # How far to the right the figures and tables of every section reach: what is narrow has something beside it.
+    reach = page.eval_on_selector_all(
+        "section:not(.run)",
+        """all => all.map(section => Math.max(...[...section.querySelectorAll('svg[role=img], table, dl')]
+        .map(e => e.getBoundingClientRect().right)))""",
+    )
+    assert len(reach) >= 6
+    assert min(reach) > 0.6 * WIDTHS["desk"]
+    page.close()
+
+
 def test_on_paper_the_page_is_light_and_fits(browser, pages):
     page = opened(browser, pages["classified"], 680, "dark")  # the width of A4 within its margins
     page.emulate_media(media="print", color_scheme="dark")

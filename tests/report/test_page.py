@@ -5,14 +5,16 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Annotation
 
 import consilience as cs
+from consilience.report.forest import Interval, chosen, forest, intervals
 from consilience.report.notes import NETWORK_HEIGHT, annotate
-from consilience.report.numbers import count, fixed, listed, number, percent
+from consilience.report.numbers import count, fixed, listed, minus, number, percent
 from consilience.report.page import report
 from consilience.report.predictions import _wide_enough
 from consilience.report.style import SERIES, THEME
@@ -74,13 +76,13 @@ def test_a_page_has_all_sections_in_order(one):
     outline = Outline(one)
     assert outline.text["h1"] == ["mala on ring of 3"]
     assert outline.text["h2"] == [
-        "Network",
         "Parameters",
+        "Network",
+        "Predictions",
+        "Predictive checks",
         "Chains",
         "Marginals",
-        "Agreement and acceptance over time",
-        "Cost",
-        "Predictions",
+        "Agreement, acceptance and cost",
         "Provenance",
     ]
     for word in (
@@ -239,7 +241,7 @@ def test_the_table_of_runs_lists_what_is_grave(tmp_path):
 
 
 def test_agents_that_hold_the_same_draws_have_one_column_of_scores(one, two):
-    assert '<th scope="col">score</th><th scope="col">value</th></tr>' in one
+    assert '<th scope="col">score</th><th scope="col">value</th><th scope="col">at base rates</th></tr>' in one
     assert "Marginals per agent" not in one
     assert '<th scope="col">Brier</th>' not in one, "it is the same for all agents"
     assert '<th scope="col">unseen NLL</th>' in one, "it is not"
@@ -322,3 +324,132 @@ def test_colours_can_be_seen(mode):
     for k in range(len(SERIES)):
         assert contrast(THEME[f"series-{k}"][mode], paper) > 3
     assert len({pair[mode] for pair in THEME.values()}) == len(THEME)
+
+
+def named(run: Run) -> Run:
+    """The classifier's run with names of columns and of agents."""
+    dims = {"w": ("feature", "class"), "b": ("class",)}
+    coords = {"feature": ("age", "dose"), "class": ("well", "ill", "worse")}
+    return replace(run, dims=dims, coords=coords, names=("Mayo", "Charité <1>", "Karolinska"))
+
+
+def test_agents_and_columns_have_their_names_everywhere(tmp_path):
+    runs = {name: named(run) for name, run in classified().items()}
+    for run in runs.values():
+        run.__dict__["evaluation"] = next(iter(classified().values())).evaluation
+    page = page_of(runs, tmp_path)
+    assert "agent 0" not in page
+    assert "agent 2" not in page
+    assert "w[0" not in page
+    assert page.count("w[dose, ill]") > 4
+    assert "<div>Charité &lt;1&gt;</div></th>" in page
+    assert '<td class="words">Charité &lt;1&gt;, Karolinska</td>' in page, "neighbours"
+    assert page.count(">Karolinska</text>") >= 2, "beside its disc"
+    assert "draws of Mayo." in page, "whose draws the checks are of"
+
+
+def test_of_agents_without_names_the_numbers_are_shown(one):
+    assert "agent 2</div></th>" in one
+    assert '<th scope="col">disc</th>' not in one
+
+
+def test_the_page_is_called_after_the_folder_of_the_run(tmp_path):
+    page = page_of([replace(regression(), folder=tmp_path / "my-study")], tmp_path)
+    assert Outline(page).text["h1"] == ["my-study"]
+    assert Outline(page_of([regression()], tmp_path, "Trial")).text["h1"] == ["Trial"]
+
+
+def test_a_forest_plot_has_the_central_intervals_of_all_draws(one):
+    run = classified()["exact"]
+    draws = run.draws["w"][0, :, :, 0, 2].ravel()
+    low, high = np.quantile(draws, [0.03, 0.97])
+    alt = next(label for label in re.findall(r'aria-label="([^"]*)"', one) if label.startswith("Forest plot"))
+    assert f"w[0, 2] {minus(f'{draws.mean():.2f}')}, {minus(f'{low:.2f} to {high:.2f}')}" in alt
+    assert f"<td>{minus(f'{low:.2f} to {high:.2f}')}</td>" in one
+    assert one.index("Forest plot") < one.index("<h2>Network")
+    header = re.findall(r'<th scope="col">([^<]*)</th>', one)
+    assert header[header.index("parameter") + 1] == "R-hat"
+
+
+def test_intervals_are_averages_over_agents_and_missing_where_draws_are_not_finite():
+    draws = np.random.default_rng(0).standard_normal((400, 2, 4, 3)) + np.arange(4)[:, None]
+    draws[7, 0, 2, 1] = np.inf
+    found = intervals(with_draws(draws), [0, 1])
+    tails = np.quantile(draws[..., 0], [0.03, 0.25, 0.75, 0.97], axis=(0, 1)).mean(axis=1)
+    np.testing.assert_allclose(found[0], [draws[..., 0].mean(), *tails])
+    assert not found[1].is_finite
+    assert found[1].text == "n/a"
+    assert len(forest(["a", "b"], found)) == 1
+
+
+def test_of_many_parameters_those_with_names_are_drawn():
+    numbered = [f"w[{k}]" for k in range(40)]
+    assert chosen(numbered[:24]) == list(range(24))
+    assert chosen(numbered) == []
+    assert chosen([*numbered, "b", "w[age]", "w[age, 3]"]) == [40, 41, 42]
+    assert len(chosen([f"w[{name}]" for name in map(chr, range(97, 123))])) == 24
+
+
+def test_parameters_of_unlike_scales_have_an_axis_each():
+    wide, narrow, other = Interval(0, -100, -50, 50, 100), Interval(1, 0.9, 0.95, 1.05, 1.1), Interval(2, 1, 1.5, 2, 3)
+    assert len(forest(["a", "b", "c"], [wide, narrow, other])) == 2
+    assert len(forest(["b", "c"], [narrow, other])) == 1
+    assert (wide.text, narrow.text) == ("−100 to 100", "0.900 to 1.100")
+
+
+@pytest.fixture(scope="module")
+def two_classes() -> Run:
+    """Three agents with a classifier of two classes; evaluated."""
+    random = np.random.default_rng(0)
+    x = random.standard_normal((90, 1)).astype(np.float32)
+    y = (random.random(90) < 1 / (1 + np.exp(-x[:, 0]))).astype(np.int32)
+
+    def logits(params, x):
+        z = params["b"][0] + x @ params["w"][:1, 0]
+        return jnp.stack([0 * z, z], axis=1)
+
+    shards = cs.shard({"x": x[:60], "y": y[:60]}, agents=3)
+    run = replace(classified()["exact"], posterior=cs.Posterior.classifier(logits), shards=shards)
+    run.evaluate({"x": x[60:], "y": y[60:]})
+    return run
+
+
+def test_scores_of_two_classes_have_a_c_statistic_a_scale_and_an_interval(two_classes, tmp_path):
+    page = page_of([two_classes], tmp_path)
+    scores = two_classes.evaluation
+    assert f"<div>AUC</div></th><td>{scores.auc[0]:.3f}</td><td>0.500</td>" in page
+    assert "AUC, the c-statistic, is" in page
+    assert "from 0, which is perfect, to 2" in page
+    assert "Of two classes, some halve the Brier score" in page
+    assert f"<div>Brier</div></th><td>{scores.brier[0]:.3f}</td><td>{scores.at_base_rates['brier']:.3f}</td>" in page
+    low, high = scores.ece_interval[0]
+    assert f"The ECE lies between {low:.3f} and {high:.3f} (90 % interval, by a bootstrap over these rows)." in page
+    older = replace(scores, auc=None, ece_interval=None, base_rates=None)
+    run = replace(two_classes)
+    run.__dict__["evaluation"] = older
+    page = page_of([run], tmp_path)
+    assert "AUC" not in page
+    assert "at base rates" not in page
+
+
+def test_predictive_checks_of_two_classes_and_of_numbers(two_classes, one, tmp_path):
+    page = page_of([two_classes], tmp_path)
+    assert "Outcomes y of 60 rows as observed and as drawn again" in page
+    assert "Calibration of y by leave-one-out" in page
+    assert "LOO-PIT" not in page
+    assert "The agents&#39; own rows beside what the model draws in their place, for 240 draws." in page
+    page = page_of([regression()], tmp_path)
+    assert "LOO-PIT of y, " in page
+    assert "for 200 draws of agent 0." in page
+    assert "Calibration of y by leave-one-out" not in one, "labels of three classes"
+    silent = replace(regression(), shards=None)
+    assert "Predictive checks" not in page_of([silent], tmp_path)
+
+
+def test_rows_that_leave_one_out_cannot_tell_of_are_counted(tmp_path):
+    run = replace(regression())
+    check = run.predictive_checks["y"]
+    run.__dict__["predictive_checks"] = {"y": replace(check, unreliable=3, rows=5, all_rows=50)}
+    page = page_of([run], tmp_path)
+    assert "Of 3 rows, leave-one-out figures are not reliable" in page
+    assert "own 5 of 50 rows, evenly spaced, beside" in page

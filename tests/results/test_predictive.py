@@ -17,7 +17,8 @@ from consilience.model import Classification, Layout, Posterior, Regression
 from consilience.neighbors import Traffic
 from consilience.results import Run, expectation, scores
 from consilience.results.expectation import expectation as mean_of
-from consilience.results.predictive import evaluate, predict
+from consilience.results.predictions import predict
+from consilience.results.predictive import evaluate
 from consilience.store import draws as storage
 
 from ..statistical import LEVEL, RETRY_LEVEL

@@ -1,12 +1,13 @@
 """Scores of predictions, against scikit-learn and by hand."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from sklearn import metrics
 
-from consilience.results import ClassificationScores, RegressionScores, Reliability, scores
+from consilience.results import ClassificationScores, RegressionScores, Reliability, classification_scores, scores
 from consilience.results.scores import Coverage, CumulativeError
 
 CLASSES = 4
@@ -171,3 +172,76 @@ def test_a_long_table_is_cut_and_says_so(regression):
     )
     assert "... 20 of 30 agents; all are in the attributes" in str(many)
     assert len(str(many).splitlines()) < 32
+
+
+def two_classes(rows=300, seed=2):
+    """Probabilities of two classes, and labels that follow them."""
+    random = np.random.default_rng(seed)
+    p = random.beta(0.8, 0.8, rows)
+    return np.stack([1 - p, p], axis=1), (random.random(rows) < p).astype(int)
+
+
+def scored(predictives, labels):
+    nothing = scores.CumulativeAccuracy(np.ones(1), np.ones((1, 1)), np.ones((1, 1)))
+    return classification_scores(predictives, labels, None, nothing, 7)
+
+
+def test_of_two_classes_the_auc_is_scikit_learn_s():
+    p, labels = two_classes()
+    found = scored([p, p[:, ::-1]], labels)
+    expected = metrics.roc_auc_score(labels, p[:, 1])
+    np.testing.assert_allclose(found.auc, [expected, 1 - expected])
+    assert np.isnan(scored([p], np.zeros(300, int)).auc).all()
+    assert "AUC" in str(found)
+
+
+def test_there_is_no_auc_of_more_classes(predictive):
+    p, labels = predictive
+    assert scored([p], labels).auc is None
+    assert "AUC" not in str(scored([p], labels))
+
+
+def test_base_rates_score_what_predicting_them_scores(predictive):
+    p, labels = predictive
+    rates = np.bincount(labels, minlength=CLASSES) / len(labels)
+    always = scored([np.tile(rates, (len(labels), 1))], labels)
+    at = scored([p], labels).at_base_rates
+    for name in ("accuracy", "nll", "brier", "ece"):
+        assert at[name] == pytest.approx(getattr(always, name)[0], abs=1e-9), name
+    assert f"{at['brier']:.4g} at the base rates" in str(scored([p], labels))
+
+
+def test_the_interval_of_an_ece_is_a_bootstrap_over_rows(predictive):
+    p, labels = predictive
+    random = np.random.default_rng(1)
+    ece = Reliability.of([p], labels).ece[0]
+    again = [Reliability.of([p[rows]], labels[rows]).ece[0] for rows in random.integers(0, 200, (400, 200))]
+    expected = [2 * ece - np.quantile(again, 0.95), 2 * ece - np.quantile(again, 0.05)]
+    np.testing.assert_allclose(scores.ece_interval(p, labels), expected, atol=0.01)
+    assert np.isnan(scores.ece_interval(p * np.nan, labels)).all()
+    low, high = scored([p], labels).ece_interval[0]
+    assert f"90% within {low:.3f} and {high:.3f}, by a bootstrap over test rows" in str(scored([p], labels))
+
+
+def test_intervals_of_calibrated_predictions_reach_down_to_nearly_zero():
+    lows = [scores.ece_interval(*two_classes(seed=seed))[0] for seed in range(20)]
+    plain = [Reliability.of([p], y).ece[0] for p, y in (two_classes(seed=seed) for seed in range(20))]
+    assert np.mean(lows) < 0.25 * np.mean(plain)  # which are what chance makes of 0
+
+
+def test_agents_names_are_in_the_table_and_in_the_file(classification):
+    named = replace(classification, agents=("north", "a longer name"))
+    lines = str(named).splitlines()
+    assert lines[3].split()[:2] == ["north", "0.25"]
+    assert lines[4].startswith("a longer name ")
+    assert len(lines[3]) == len(lines[4])
+    assert scores.scores_from_dict(named.to_dict()).agents == named.agents
+
+
+def test_scores_of_a_version_that_had_fewer_are_read(classification):
+    plain = classification.to_dict()
+    for name in ("auc", "ece_interval", "base_rates", "agents"):
+        del plain[name]
+    found = scores.scores_from_dict(plain)
+    assert (found.auc, found.ece_interval, found.base_rates, found.agents) == (None, None, None, ())
+    assert found.at_base_rates == {}

@@ -9,6 +9,7 @@ ALL = {
     "nuts": cs.nuts(),
     "hmc": cs.hmc(),
     "mala": cs.mala(),
+    "surrogate": cs.surrogate(),
     "dmala": cs.dmala(),
     "published": cs.published(0.1),
     "dula": cs.dula(0.1),
@@ -32,7 +33,7 @@ def test_all_are_here():
 
 
 def test_what_each_can_do():
-    assert those("replicated") == {"nuts", "hmc", "mala", "decentralized"}
+    assert those("replicated") == {"nuts", "hmc", "mala", "surrogate", "decentralized"}
     assert those("common_noise") == those("replicated") | {"dmala"}
     assert {*ALL} - those("communicates") == {"consensus_monte_carlo", "centralized_hmc"}
     assert those("maskable") == those("replicated")

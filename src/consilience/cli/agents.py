@@ -19,6 +19,7 @@ from typing import Any
 
 from .._refused import Refused
 from .._tables import apply_change, check_tables, no_file, read_toml
+from ..model import Columns
 from ..network import network_from_spec
 from ..peers import AgentFile, AgentTable, agent_of, check_mask
 from .build import sampler_from
@@ -86,21 +87,22 @@ def check_agent(path: Path, tables: Mapping[str, Any]) -> AgentRun:
     return AgentRun(**vars(own), config=config)
 
 
-def own_rows(agent: AgentRun) -> Any:
-    """Load this agent's own data."""
+def own_rows(agent: AgentRun) -> tuple[Any, Columns]:
+    """Load this agent's own data, and the names of the columns of tables in it."""
     table = agent.config.data
     if table.loader is not None:
         takes = inspect.signature(named("--data", table.loader, agent.config.folder)).parameters
         known = {"agent": agent.place.name, "index": agent.place.index}
         mine = {name: value for name, value in known.items() if name in takes and name not in table.arguments}
         table = replace(table, arguments={**table.arguments, **mine})
-    shards = load_data(table, SplitTable(), agent.config.folder, 1).shards
+    data = load_data(table, SplitTable(), agent.config.folder, 1)
+    shards = data.shards
     if callable(shards):
-        return shards(agent.place.index)
+        return shards(agent.place.index), data.columns
     if len(shards) != 1:
         reason = f"--data {table.loader} gives {len(shards)} shards, and {agent.place.name} needs its own"
         raise Refused("", reason, "Return one, for example that of the argument index.")
-    return shards[0]
+    return shards[0], data.columns
 
 
 def _check_not_for_agents(given: Iterable[str]) -> None:

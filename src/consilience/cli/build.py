@@ -13,7 +13,7 @@ from .. import samplers
 from .._refused import Refused, refusals_about
 from .._tables import choose_from
 from .._types import Key, Params
-from ..model import Posterior, check_shards
+from ..model import Posterior, check_alike
 from ..network import Network, network_from_spec
 from ..samplers import Decentralized, Sampler
 from .config import Config
@@ -49,6 +49,10 @@ def sampler_from(table: Mapping[str, Any]) -> Sampler:
     """Return the sampler that a table names, with the settings that the table gives it."""
     settings = dict(table)
     name = settings.pop("name", "nuts")
+    if name in ("decentralize", "decentralized"):
+        reason = "it makes a sampler of a function, which a file cannot hold"
+        fix = f"Call cs.sample(..., cs.decentralize(...)) from Python, or name one of {', '.join(SAMPLERS)}."
+        raise Refused(f'[sampler] name = "{name}"', reason, fix)
     if name not in SAMPLERS:
         raise Refused(f'[sampler] name = "{name}"', "there is no such sampler", choose_from(str(name), [*SAMPLERS]))
     kind = SAMPLERS[name]
@@ -102,7 +106,7 @@ def _check_held_out(posterior: Posterior, init: Any, data: Data) -> None:
     name = "the test data"  # checks name agents, and agent 1 is none here
     with refusals_about(name):
         like = data.test if callable(data.shards) else data.shards[0]
-        first, test = check_shards([like, data.test], 2)
+        first, test = check_alike([like, data.test], ["agent 0", name])
     bound = posterior.bind(first)
     start = bound.init if init is None else init
     if bound.task is None or start is None:

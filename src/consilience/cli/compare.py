@@ -31,8 +31,9 @@ from ..results import (
     sums_of,
 )
 from ..results import compare as compare_runs
+from ..store import check_folder
 from .compared_runs import ComparedRun, find_run, is_double, load_compared
-from .errors import check_extras, check_folder, exit_on_error
+from .errors import check_extras, exit_on_error
 from .loo_files import add_files, check_many_rows, owner_file, read_owner_file, write_owner_file
 from .options import Quiet, json_option
 from .output import print_json

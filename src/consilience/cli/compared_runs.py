@@ -70,7 +70,7 @@ def load_compared(found: ComparedRun) -> Run:
     with own_modules(found.config.folder):
         if found.agent is not None:
             posterior, init = model_of(found.config)
-            shards: Any = [own_rows(found.agent)]
+            shards: Any = [own_rows(found.agent)[0]]
         else:
             job = build(found.config)
             posterior, init, shards = job.posterior, job.init, job.data.shards

@@ -192,6 +192,15 @@ def _check_choices(config: Config, has_split: bool) -> None:
     if data.features == []:
         fix = "Leave features out for all but target and agent."
         raise Refused("[data] features = []", "at least one column is needed", fix)
+    features = data.features or []
+    for name in features:
+        if name == data.target:
+            rest = shown([other for other in features if other != name])
+            reason = f"{name} is the target, too: the model would be given what it is to predict"
+            raise Refused("[data] features", reason, f"Write features = {rest}.")
+        if features.count(name) > 1:
+            reason = f"{name} is there twice, and its two coefficients could not be told apart"
+            raise Refused("[data] features", reason, f"Write features = {shown([*dict.fromkeys(features)])}.")
     has_columns = data.file is not None and not data.file.endswith(".npz")
     for name in ("features", "target", "test"):
         if getattr(data, name) is not None and not (has_columns or (name == "test" and data.file)):

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
+from .._checks import nearest
 from .._refused import Refused
 from .._types import Batch
-from ..model import as_arrays, rows, shard
+from ..model import as_batch, rows, shard
 from .columns import Columns, read_columns
 from .config import DataTable, SplitTable
 from .modules import call, named
@@ -28,12 +29,21 @@ class Data:
     Attributes:
       shards: one for each agent, or a function of an agent's number: then only those of agents here are loaded.
       owners: the agents' names, where the data has them.
+      columns: names of the columns of the table x, where it is of a file.
     """
 
     shards: list[Batch] | Callable[[int], Batch]
     owners: tuple[str, ...] | None
     test: Batch | None
     ood: Batch | None
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def by_owner(self) -> list[Batch] | dict[str, Batch] | Callable[[int], Batch]:
+        """The shards, by the agents' names where there are some, as `cs.sample` takes them."""
+        if self.owners is None or callable(self.shards):
+            return self.shards
+        return dict(zip(self.owners, self.shards, strict=True))
 
     def __str__(self) -> str:
         if callable(self.shards):
@@ -51,7 +61,7 @@ class Data:
 
 def load_data(data: DataTable, split: SplitTable, folder: Path, agents: int) -> Data:
     """Load the data of `agents` agents: a shard for each, and held-out rows if there are any."""
-    parts, owner = _from_file(data, folder) if data.loader is None else _from_loader(data, folder)
+    parts, owner, names = _from_file(data, folder) if data.loader is None else _from_loader(data, folder)
     if isinstance(parts["train"], list) or callable(parts["train"]):
         what = "a function of an agent's number" if callable(parts["train"]) else "a list, one shard per agent"
         for key in ("agent", "test_fraction", "standardize"):
@@ -63,35 +73,55 @@ def load_data(data: DataTable, split: SplitTable, folder: Path, agents: int) -> 
             raise Refused("[data] test_fraction", "the loader gives a test set itself", "Leave test_fraction out.")
         parts, owner = _hold_out(parts, owner, data.test_fraction, data.test_seed)
     if data.standardize:
-        parts = _standardized(parts)
+        parts = _standardized(parts, names)
     owners = None
     if owner is None:
         shards = shard(parts["train"], agents, **asdict(split))
     else:
         owners, indices = _by_owner(data, owner, agents)
         shards = shard(parts["train"], agents, by=indices)
-    return Data(shards, owners, parts.get("test"), parts.get("ood"))
+    columns = {"x": tuple(names)} if names else {}
+    return Data(shards, owners, parts.get("test"), parts.get("ood"), columns)
 
 
-def _from_file(data: DataTable, folder: Path) -> tuple[dict[str, Batch], np.ndarray | None]:
-    """Read the parts train and perhaps test from files, and the name of the agent that each row of train is of."""
+class Loaded(NamedTuple):
+    """Data as a file or a loader has them: their parts, the owner of each row of train, and names of x's columns."""
+
+    parts: dict[str, Batch]
+    owner: np.ndarray | None
+    names: Sequence[str] = ()
+
+
+def _from_file(data: DataTable, folder: Path) -> Loaded:
+    """Read the parts train and perhaps test from files."""
     assert data.file is not None
     files = {"train": data.file} | ({"test": data.test} if data.test else {})
     read = {part: read_columns(folder / name) for part, name in files.items()}
     owner = None if data.agent is None else read["train"].words(data.agent)
     if read["train"].arrays:
-        return {part: _without(dict(columns.columns), data.agent) for part, columns in read.items()}, owner
+        return Loaded({part: _without(dict(columns.columns), data.agent) for part, columns in read.items()}, owner)
     others = [name for name in read["train"].names if name not in (data.target, data.agent)]
     names = others if data.features is None else data.features
     if not names:
         raise Refused("", f"{read['train'].path} has no columns for features beside target and agent")
+    _check_test_columns(read, [*names, *([] if data.target is None else [data.target])])
     parts = {part: {"x": _features(columns, names)} for part, columns in read.items()}
     if data.target is not None:
         targets = {part: columns.numbers(data.target, is_target=True) for part, columns in read.items()}
         dtype = jax.dtypes.canonicalize_dtype(int if all(map(_are_labels, targets.values())) else float)
         for part, values in targets.items():
             parts[part]["y"] = values.astype(dtype)
-    return parts, owner
+    return Loaded(parts, owner, names)
+
+
+def _check_test_columns(read: Mapping[str, Columns], needed: Sequence[str]) -> None:
+    """Refuse a test file without a column that the training file has."""
+    for name in needed:
+        if "test" in read and name in read["train"].names and name not in read["test"].names:
+            near = nearest(name, [other for other in read["test"].names if other not in needed])
+            fix = f"Rename its column {near}." if near else "Add it to that file, with the same columns for all rows."
+            reason = f"{read['test'].path} has no column {name}, which {read['train'].path} has"
+            raise Refused("[data] test", reason, fix)
 
 
 def _are_labels(values: np.ndarray) -> bool:
@@ -103,18 +133,18 @@ def _features(columns: Columns, names: Sequence[str]) -> np.ndarray:
     return np.stack([columns.numbers(name) for name in names], axis=1).astype(jax.dtypes.canonicalize_dtype(float))
 
 
-def _from_loader(data: DataTable, folder: Path) -> tuple[dict[str, Batch], np.ndarray | None]:
+def _from_loader(data: DataTable, folder: Path) -> Loaded:
     assert data.loader is not None
     loader = named("[data] loader", data.loader, folder)
     loaded = call("[data] arguments", data.loader, loader, data.arguments)
     parts = dict(loaded) if isinstance(loaded, dict) and "train" in loaded and set(loaded) <= set(PARTS) else None
     parts = {name: part for name, part in parts.items() if part is not None} if parts else {"train": loaded}
     if data.agent is None:
-        return parts, None
+        return Loaded(parts, None)
     if not isinstance(parts["train"], dict) or data.agent not in parts["train"]:
         raise Refused("[data] agent", f"what {data.loader} returns has no {data.agent!r}")
     owner = np.asarray(parts["train"][data.agent]).astype(str)
-    return {name: _without(part, data.agent) for name, part in parts.items()}, owner
+    return Loaded({name: _without(part, data.agent) for name, part in parts.items()}, owner)
 
 
 def _without(part: Batch, key: str | None) -> Batch:
@@ -130,24 +160,28 @@ def _hold_out(
         raise Refused(f"[data] test_fraction = {fraction}", f"of {count} rows, {held} would be held out")
     order = np.random.default_rng(seed).permutation(count)
     test, train = np.sort(order[:held]), np.sort(order[held:])
-    every = as_arrays("data", parts["train"])
+    every = as_batch("data", parts["train"])
     chosen = [jax.tree.map(lambda leaf, part=part: leaf[part], every) for part in (train, test)]
     return {**parts, "train": chosen[0], "test": chosen[1]}, None if owner is None else owner[train]
 
 
-def _standardized(parts: dict[str, Batch]) -> dict[str, Batch]:
+def _standardized(parts: dict[str, Batch], names: Sequence[str]) -> dict[str, Batch]:
     """Return all parts with features scaled to mean 0 and sd 1, by the training rows."""
+
+    def called(feature: int) -> str:
+        return names[feature] if names else f"feature {feature} of x"
+
     train = parts["train"]
     if not isinstance(train, dict) or "x" not in train or np.ndim(train["x"]) != 2:
         raise Refused("[data] standardize", "the data has no table x of features", "Leave standardize out.")
     features = np.asarray(train["x"])
     dtype = features.dtype if features.dtype.kind == "f" else jax.dtypes.canonicalize_dtype(float)
     for row, feature in np.argwhere(~np.isfinite(features))[:1]:
-        reason = f"feature {feature} of x is {features[row, feature]} in row {row}"
+        reason = f"{called(feature)} is {features[row, feature]} in row {row}"
         raise Refused("[data] standardize", reason, "Drop or impute it.")
     mean, sd = features.mean(axis=0, dtype=float), features.std(axis=0, dtype=float)
     for feature in np.flatnonzero(sd == 0)[:1]:
-        raise Refused("[data] standardize", f"feature {feature} of x is the same in all rows", "Leave it out.")
+        raise Refused("[data] standardize", f"{called(feature)} is the same in all rows", "Leave it out.")
 
     def scaled(x: Any) -> np.ndarray:
         return ((np.asarray(x) - mean) / sd).astype(dtype)

@@ -13,7 +13,8 @@ from rich.table import Table
 from typer import Option
 
 from .._compiled import keep_compiled_code
-from .errors import FOR_PAGES, check_extras, check_folder, exit_on_error
+from ..store import check_folder
+from .errors import FOR_PAGES, check_extras, exit_on_error
 from .options import Quick, Quiet, json_option
 from .output import new_table
 

@@ -49,6 +49,10 @@ def runtime_of(devices: str | None, coordinator: str | None, hosts: int | None, 
     if not devices.isdecimal() or int(devices) < 1:
         fix = f"Write --devices all, a number, or --devices {CLUSTER}."
         raise Refused(f"--devices {devices}", "it is neither all nor a number", fix)
+    if int(devices) > (there := len(jax.devices())):
+        tried = f"XLA_FLAGS=--xla_force_host_platform_device_count={devices} consilience run FILE --devices {devices}"
+        fix = f"Write --devices all, or, to try several on a CPU:\n  {tried}"
+        raise Refused(f"--devices {devices}", f"jax has {there} here", fix)
     return Devices(int(devices))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
-import tempfile
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +17,7 @@ import typer
 from .._extras import check_installed
 from .._refused import Refused
 from ..engine import FailedOnHosts
+from ..store import check_folder
 
 FAILED, REFUSED, INTERRUPTED = 1, 2, 130
 EXIT_CODES = (
@@ -96,23 +96,6 @@ def stdout_to(descriptor: int) -> Iterator[None]:
     finally:
         os.dup2(stdout, 1)
         os.close(stdout)
-
-
-def check_folder(folder: Path, fix: str) -> None:
-    """Refuse a folder that is not there and cannot be made, or that takes no files; leave nothing there.
-
-    Args:
-      fix: what to write to name another one, such as "--out DIR", for the message.
-    """
-    try:
-        there = next(place for place in (folder, *folder.parents) if place.exists())
-        if not there.is_dir():
-            raise Refused("", f"{there} is a file, and a folder is needed", f"Name another: {fix}.")
-        with tempfile.TemporaryFile(dir=there):
-            pass
-    except OSError as error:
-        reason = f"nothing can be written to {folder}: {error.strerror}"
-        raise Refused("", reason, f"Name another: {fix}.") from None
 
 
 def check_page(page: Path, fix: str) -> None:

@@ -28,10 +28,11 @@ from ..peers import (
     same_host,
 )
 from ..runs import NUM_CHAINS, NUM_SAMPLES, NUM_WARMUP
+from ..store import check_folder
 from .agents import COLUMNS, NOT_FOR_AGENTS
 from .build import sampler_from
 from .config import TABLES, NetworkTable
-from .errors import check_folder, exit_on_error
+from .errors import exit_on_error
 from .options import NETWORK_HELP, WEIGHTS, Changes, json_option, network_kinds
 from .output import print_json
 from .peer import check_on_loss

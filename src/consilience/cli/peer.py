@@ -76,7 +76,7 @@ def peer(
         jax.config.update("jax_enable_x64", agent.config.run.x64)  # for all threads: compiled code calls from its own
         with redirect_stdout(sys.stderr):
             posterior, init = model_of(agent.config)
-            rows = own_rows(agent)
+            rows, columns = own_rows(agent)
         runtime = Peer(agent, patience, StatusDisplay(agent.folder / STATUS, quiet))
     with _logged(agent, quiet), _zenoh_in_the_log(), redirect_stdout(sys.stderr), exit_on_error():
         config = agent.config
@@ -91,6 +91,7 @@ def peer(
                 out=config.out,
                 progress=False,
                 runtime=runtime,
+                columns=columns,
             )
         except Stopped as reason:
             end(INTERRUPTED, f"stopped: {reason}", f"All agents can go on: {_again(file, data, changes, patience)}")

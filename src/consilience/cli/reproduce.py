@@ -27,8 +27,8 @@ from ..experiments import (
     write_page,
 )
 from ..experiments import reproduce as run_experiment
-from ..store import RUN
-from .errors import FOR_PAGES, check_extras, check_folder, exit_on_error
+from ..store import RUN, check_folder
+from .errors import FOR_PAGES, check_extras, exit_on_error
 from .options import Quick, Quiet, json_option
 from .output import new_table
 

@@ -19,7 +19,7 @@ from .._refused import Refused
 from ..engine import Hosts
 from ..results import Run
 from ..runs import Devices, sample
-from ..store import RUN
+from ..store import RUN, check_folder
 from .build import DescribedRun, build
 from .config import Config, differences, read_config
 from .devices import (
@@ -31,7 +31,7 @@ from .devices import (
     exit_on_error_together,
     runtime_of,
 )
-from .errors import FAILED, MOST_LINES, check_extras, check_folder, check_page, exit_on_error
+from .errors import FAILED, MOST_LINES, check_extras, check_page, exit_on_error
 from .options import Changes, Quiet, json_option
 from .output import result_text
 
@@ -130,7 +130,7 @@ def _sample(config: Config, job: DescribedRun, resume: bool, quiet: bool, runtim
     try:
         return sample(
             job.posterior,
-            job.data.shards,
+            job.data.by_owner,
             job.network,
             job.sampler,
             init=job.init,
@@ -139,6 +139,7 @@ def _sample(config: Config, job: DescribedRun, resume: bool, quiet: bool, runtim
             resume=resume,
             progress=not quiet,
             runtime=runtime,
+            columns=job.data.columns,
         )
     except Refused as refusal:
         if resume:

@@ -1,7 +1,9 @@
 """The posterior that is sampled: a prior, each agent's likelihood, and its data, which it never shows to the others."""
 
+from .frames import Columns, check_columns, check_columns_alike, column_names, is_frame
 from .layout import RESERVED, Layout, leaf_name
 from .local import LocalLogDensity
+from .numbered import AGENT, shards_as_sampled, with_agents, without_agents
 from .observed import Observed, outcome_name
 from .posterior import Posterior, StartValues, check_posterior, check_start, start_values
 from .shards import (
@@ -9,8 +11,11 @@ from .shards import (
     Shards,
     ShardsBySize,
     as_arrays,
+    as_batch,
+    check_alike,
     check_shards,
     form,
+    infinities_explained,
     own_shards,
     rows,
     stack_by_size,
@@ -22,8 +27,10 @@ from .tasks import Classification, Regression, Task
 from .view import Keep, View, kept_function
 
 __all__ = [
+    "AGENT",
     "RESERVED",
     "Classification",
+    "Columns",
     "Keep",
     "Layout",
     "LocalLogDensity",
@@ -37,10 +44,17 @@ __all__ = [
     "Task",
     "View",
     "as_arrays",
+    "as_batch",
+    "check_alike",
+    "check_columns",
+    "check_columns_alike",
     "check_posterior",
     "check_shards",
     "check_start",
+    "column_names",
     "form",
+    "infinities_explained",
+    "is_frame",
     "kept_function",
     "leaf_name",
     "outcome_name",
@@ -48,8 +62,11 @@ __all__ = [
     "pool",
     "rows",
     "shard",
+    "shards_as_sampled",
     "stack_by_size",
     "stack_on_host",
     "stack_shards",
     "start_values",
+    "with_agents",
+    "without_agents",
 ]

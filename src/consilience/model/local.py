@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from .._refused import Refused
 from ..neighbors import AGENTS
 from .layout import Layout
 from .posterior import Posterior, StartValues, start_values
@@ -68,6 +69,9 @@ class LocalLogDensity:
         Args:
           uniforms: one number in [0, 1) for every example of the minibatch, which chooses that example.
         """
+        if not self.posterior.per_row:
+            reason = "the likelihood is of a whole site (per_row=False), and a minibatch has a part of its rows"
+            raise Refused("batch_size", reason, "Leave it out.")
         return self._own_value(self._estimate)(w, uniforms)
 
     def start_values(self, w: jax.Array) -> StartValues:

@@ -12,9 +12,9 @@ The model is read from the form of the data, never on data: compiled code holds 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import cache, reduce
 from operator import add
 from typing import Any
 
@@ -28,6 +28,7 @@ from numpyro.infer.initialization import init_to_value
 from .._compat import inputs_of, mask_of, observation_and_key
 from .._refused import Refused
 from .._types import Batch, Key, Params
+from .numpyro_refusals import check_takes_batch
 from .numpyro_rows import check_each_row, check_rows_independent
 from .numpyro_runs import (
     Model,
@@ -47,7 +48,14 @@ from .posterior import Posterior
 from .tasks import Task
 
 
-def numpyro_posterior(model: Model, init: Mapping[str, Any] | None, task: Task | None) -> Posterior:
+def numpyro_posterior(
+    model: Model,
+    init: Mapping[str, Any] | None,
+    task: Task | None,
+    dims: Mapping[str, Sequence[str]],
+    coords: Mapping[str, Sequence[Any]],
+    per_row: bool = True,
+) -> Posterior:
     """Return the posterior of a NumPyro model, to be read when it is bound to data."""
     if not callable(model):
         fix = "Pass the function with the numpyro.sample statements."
@@ -56,7 +64,10 @@ def numpyro_posterior(model: Model, init: Mapping[str, Any] | None, task: Task |
         inspect.signature(model).bind(None)
     except TypeError:
         raise Refused("the model", "it must take one argument, the batch", columns_hint(model).strip()) from None
-    return UnboundNumpyroPosterior(_needs_data, _needs_data, task=task, model=model, start=dict(init or {}))
+    start = dict(init or {})
+    return UnboundNumpyroPosterior(
+        _needs_data, _needs_data, task=task, dims=dims, coords=coords, per_row=per_row, model=model, start=start
+    )
 
 
 def _needs_data(*_: Any) -> Any:
@@ -75,14 +86,18 @@ class UnboundNumpyroPosterior(Posterior):
     bound: dict[Any, NumpyroPosterior] = field(default_factory=dict, init=False, repr=False)
 
     def bind(self, batch: Batch) -> Posterior:
+        check_takes_batch(self.model, batch)
         leaves, structure = jax.tree.flatten(batch_shapes(batch, 1))
         form = (structure, *((leaf.shape, leaf.dtype) for leaf in leaves))
         if form not in self.bound:
-            read = NumpyroModel(self.model, read_sites(self.model, batch), dummy_batch(batch, 2), self.start)
+            read = NumpyroModel(
+                self.model, read_sites(self.model, batch, self.per_row), dummy_batch(batch, 2), self.start
+            )
             read.check_start()
-            self.bound[form] = read.posterior(self.task)
+            self.bound[form] = read.posterior(self)
         bound = self.bound[form]
-        check_rows_independent(bound.model, batch)
+        if self.per_row:
+            check_rows_independent(bound.model, batch)
         return bound
 
 
@@ -95,7 +110,8 @@ class NumpyroPosterior(Posterior):
     def check_data(self, agent: str, params: Params, batch: Batch) -> None:
         """Refuse rows that the model's distributions cannot give, or that have indices out of range."""
         super().check_data(agent, params, batch)
-        check_each_row(agent, self.model, params, batch)
+        if self.per_row:
+            check_each_row(agent, self.model, params, batch)
 
     def pointwise(self, params: Params, batch: Batch) -> dict[str, jax.Array]:
         """Return the log-likelihood of every row, (rows,), by site; they add up to `log_likelihood`."""
@@ -119,16 +135,21 @@ class NumpyroModel:
     dummy: Batch
     start: Mapping[str, Any]
 
-    def posterior(self, task: Task | None) -> NumpyroPosterior:
+    def posterior(self, unbound: Posterior) -> NumpyroPosterior:
+        """Return the posterior, with what is known of it before it is bound."""
         return NumpyroPosterior(
             self.log_prior,
-            self.log_likelihood,
+            self.log_likelihood if unbound.per_row else self.log_likelihood_of_all,
             constrain=self.constrain,
             unconstrain=self.unconstrain,
             predictive=self.predictive(),
-            task=task,
-            dims=self.sites.dims,
+            task=unbound.task,
+            dims={**self.sites.dims, **unbound.dims},
+            coords=unbound.coords,
+            per_row=unbound.per_row,
             init=self.init,
+            draw_prior=self.draw_prior,
+            quantities={name: self.quantity(name) for name in self.sites.of_rows},
             model=self,
         )
 
@@ -148,6 +169,11 @@ class NumpyroModel:
         """Return the log density of every latent site's prior in its own space, and of the factors of the prior."""
         sites = run_model(self.model, self.values(params), self.dummy)
         return {name: log_density(sites[name]).sum() for name in [*params, *self.sites.prior_factors]}
+
+    def log_likelihood_of_all(self, params: Params, batch: Batch) -> jax.Array:
+        """Return one number for all rows."""
+        sites = run_model(self.model, self.values(params), batch)
+        return reduce(add, [log_density(sites[name]).sum() for name in self.sites.row_axes])
 
     def constrain(self, params: Params) -> dict[str, jax.Array]:
         found = constrained(self.model, params, self.dummy, deterministic=True)
@@ -171,28 +197,64 @@ class NumpyroModel:
         bounded = {name: (sites[name]["fn"].support, jnp.asarray(sites[name]["value"])) for name in self.sites.bounded}
         return {name: (jnp.all(support(value)), value.squeeze()) for name, (support, value) in bounded.items()}
 
+    def draw_prior(self, key: Key) -> Params:
+        """Draw unconstrained parameters from the prior; refuse a prior that has no way of drawing from it."""
+        for name in self.sites.prior_factors:
+            raise Refused(
+                f"numpyro.factor {name!r}",
+                "it is a part of the prior that cannot be drawn from",
+                "Write the prior as numpyro.sample statements, or leave prior_predictive out.",
+            )
+        try:
+            sites = trace_sites(seed(self.model, key), self.dummy)
+        except NotImplementedError:
+            fix = "Give every variable a distribution that can be drawn from, or leave prior_predictive out."
+            raise Refused("the prior", "one of its distributions is improper, or has no sampling method", fix) from None
+        return self.unconstrain({name: sites[name]["value"] for name in self.sites.latents})
+
     def predictive(self) -> Callable[[Key, Params, Batch], dict[str, jax.Array]]:
         """Return a function that draws the observed sites; arrays that it does not need, such as y, may be left out."""
-        if not isinstance(self.dummy, dict):
-            return self._drawn
-        key, params = jax.random.key(0), {name: jnp.zeros(f.shape, f.dtype) for name, f in self.sites.latents.items()}
-        # Arguments are numbered: a column of the data may be called anything.
-        columns = {f"column{place}": name for place, name in enumerate(self.dummy)}
-        inputs = inputs_of(
-            lambda **batch: self._drawn(key, params, {columns[argument]: leaf for argument, leaf in batch.items()}),
-            **{argument: self.dummy[name] for argument, name in columns.items()},
-        )
-        needed = {columns[argument] for part in inputs.values() for argument in part}
+        return self._with_columns_left_out(self._drawn)
 
-        def draw(key: Key, params: Params, batch: Batch) -> dict[str, jax.Array]:
-            missing = [name for name in self.dummy if name not in batch]
-            for name in needed.intersection(missing):
+    def quantity(self, name: str) -> Callable[[Params, Batch], jax.Array]:
+        """Return a deterministic site of the batch as a function; arrays that it does not need may be left out."""
+        axis = self.sites.of_rows[name]
+
+        def values(_: Key, params: Params, batch: Batch) -> dict[str, jax.Array]:
+            value = jnp.asarray(run_model(self.model, self.values(params), batch)[name]["value"])
+            return {name: value if axis is None else jnp.moveaxis(value, axis, 0)}
+
+        complete = self._with_columns_left_out(values)
+        return lambda params, batch: complete(jax.random.key(0), params, batch)[name]
+
+    def _with_columns_left_out(
+        self, function: Callable[[Key, Params, Batch], dict[str, jax.Array]]
+    ) -> Callable[[Key, Params, Batch], dict[str, jax.Array]]:
+        """Return the function for batches that may lack columns that its values do not depend on."""
+        if not isinstance(self.dummy, dict):
+            return function
+
+        @cache
+        def needed() -> set[str]:
+            key, params = jax.random.key(0), {n: jnp.zeros(f.shape, f.dtype) for n, f in self.sites.latents.items()}
+            # Arguments are numbered: a column of the data may be called anything.
+            columns = {f"column{place}": name for place, name in enumerate(self.dummy)}
+            inputs = inputs_of(
+                lambda **batch: function(key, params, {columns[argument]: leaf for argument, leaf in batch.items()}),
+                **{argument: self.dummy[name] for argument, name in columns.items()},
+            )
+            return {columns[argument] for part in inputs.values() for argument in part}
+
+        def complete(key: Key, params: Params, batch: Batch) -> dict[str, jax.Array]:
+            if not (missing := [name for name in self.dummy if name not in batch]):
+                return function(key, params, batch)
+            for name in needed().intersection(missing):
                 raise Refused("data to predict for", f"the model predicts from {name!r}, which they do not have")
             rows = len(next(iter(batch.values())))
             unused = dummy_batch({name: self.dummy[name] for name in missing}, rows)
-            return self._drawn(key, params, {**batch, **unused})
+            return function(key, params, {**batch, **unused})
 
-        return draw
+        return complete
 
     def _drawn(self, key: Key, params: Params, batch: Batch) -> dict[str, jax.Array]:
         def draw(site: dict[str, Any]) -> Any:

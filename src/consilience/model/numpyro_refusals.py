@@ -10,10 +10,14 @@ import jax
 
 from .._refused import Refused
 from .._types import Batch
-from .numpyro_runs import Model, columns_hint
+from .numpyro_runs import Model, column_arguments, columns_hint
 
 ALL_GROUPS = 'with numpyro.plate("groups", 12): theta = numpyro.sample("theta", ...), then theta[batch["group"]]'
 PLATE = 'numpyro.plate("data", len(batch["y"]))'
+WHOLE = (
+    "Where the likelihood of an agent's data cannot be split into rows, as Cox's or a Gaussian process's, write "
+    "cs.Posterior.from_numpyro(model, per_row=False)."
+)
 REFUSALS = {  # subject, reason and fix, by what is wrong with a site or the whole model
     "discrete": (
         "{name!r}",
@@ -86,7 +90,12 @@ REFUSALS = {  # subject, reason and fix, by what is wrong with a site or the who
         "the log density of {name!r}",
         "its shape is {two} for 2 rows and {three} for 3; one axis of the rows is needed, as examples are independent "
         "given the parameters",
-        f"Take .to_event() and sums off the axis of the rows, and put the site into with {PLATE}:",
+        f"Take .to_event() and sums off the axis of the rows, and put the site into with {PLATE}:. {WHOLE}",
+    ),
+    "columns as arguments": (
+        "the model",
+        "its arguments {names} are columns of the data, and it is called with one argument, the batch",
+        "{hint}",
     ),
     "read in Python": (
         "the model",
@@ -106,6 +115,13 @@ READ_IN_PYTHON = (
 def refusal(kind: str, name: str = "", **values: Any) -> Refused:
     """Return a refusal of the table, with the name of the site and other values filled in."""
     return Refused(*(text.format(name=name, **values) for text in REFUSALS[kind]))
+
+
+def check_takes_batch(model: Model, batch: Batch) -> None:
+    """Refuse a model whose arguments, y=None among them, are the columns of the data."""
+    names = column_arguments(model)
+    if isinstance(batch, dict) and len(names) > 1 and set(names) <= set(batch):
+        raise refusal("columns as arguments", names=", ".join(names), hint=columns_hint(model).strip())
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import numpy as np
 from .._compat import with_checked_indices, wrong_indices
 from .._refused import Refused
 from .._types import Batch, Params
+from .numpyro_refusals import WHOLE
 
 if TYPE_CHECKING:
     from .numpyro import NumpyroModel
@@ -34,7 +35,7 @@ def check_rows_independent(model: NumpyroModel, batch: Batch) -> None:
             "the likelihood of a row",
             "it depends on the other rows of its batch, and agents would compute it from different rows",
             "Compute means, ranks and lags of the data before they are dealt out to the agents, and pass them as "
-            "columns of the batch.",
+            f"columns of the batch. {WHOLE}",
         )
 
 

@@ -19,15 +19,20 @@ from .._types import Batch, Key, Params
 Model = Callable[[Batch], Any]
 
 
-def columns_hint(model: Model) -> str:
-    """Say what to write where a model has a parameter for each column, y=None among them, and none for the batch."""
+def column_arguments(model: Model) -> list[str]:
+    """Return the names of a model's arguments, but for those that have a value other than None."""
     parameters = inspect.signature(model).parameters.values()
-    names = [
+    return [
         parameter.name
         for parameter in parameters
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
         and (parameter.default is parameter.empty or parameter.default is None)
     ]
+
+
+def columns_hint(model: Model) -> str:
+    """Say what to write where a model has a parameter for each column, y=None among them, and none for the batch."""
+    names = column_arguments(model)
     if len(names) < 2:
         return ""
     given = ", ".join(f'batch["{name}"]' for name in names)

@@ -46,6 +46,7 @@ class Sites:
       observed: observed sites, which are among those of `row_axes`.
       bounded: observed sites whose values can be seen to be impossible whatever the parameters are.
       shown: deterministic sites that do not depend on the batch.
+      of_rows: deterministic sites that do, with the axis along which the rows lie, None where they have none.
       dims: names of the axes of latent and shown sites that are in plates.
     """
 
@@ -55,6 +56,7 @@ class Sites:
     observed: list[str]
     bounded: list[str]
     shown: list[str]
+    of_rows: dict[str, int | None]
     dims: dict[str, tuple[str, ...]]
 
 
@@ -68,8 +70,12 @@ class SiteOutline:
     unconstrained: Any = None  # shape and dtype of a latent site's unconstrained value
 
 
-def read_sites(model: Model, batch: Batch) -> Sites:
-    """Sort the sites of `model` by their role, given the form of its batches; their values are not looked at."""
+def read_sites(model: Model, batch: Batch, per_row: bool = True) -> Sites:
+    """Sort the sites of `model` by their role, given the form of its batches; their values are not looked at.
+
+    Args:
+      per_row: whether log densities of observed sites must have an axis of the rows; without, it is that of the values.
+    """
     two, three = (_outlines(model, batch_shapes(batch, rows)) for rows in (2, 3))
     _check_kinds_and_shapes(two, three, columns_hint(model))
     latents = {name: site.unconstrained for name, site in two.items() if site.kind == "latent"}
@@ -96,10 +102,11 @@ def read_sites(model: Model, batch: Batch) -> Sites:
     return Sites(
         latents=latents,
         prior_factors=prior_factors,
-        row_axes={name: _row_axis(name, two[name].shape, three[name].shape) for name in likelihood},
+        row_axes={name: _row_axis(name, two[name].shape, three[name].shape) if per_row else 0 for name in likelihood},
         observed=of_kind["observed"],
         bounded=[name for name in of_kind["observed"] if inputs.get(f"{name} inside", {"params"}) <= {"batch"}],
         shown=shown,
+        of_rows={n: _only_axis(two[n].shape, three[n].shape) for n in of_kind["deterministic"] if n not in shown},
         dims=_dims(two, [*latents, *shown]),
     )
 
@@ -221,11 +228,17 @@ def _changed_by_rows(model: Model, latents: dict[str, jax.ShapeDtypeStruct], bat
 
 def _row_axis(name: str, two: tuple[int, ...], three: tuple[int, ...]) -> int:
     """Find the axis of the rows in a log density, given its shapes for two rows and for three."""
-    unequal = [axis for axis, (a, b) in enumerate(zip(two, three, strict=False)) if a != b]
-    by_rows = [axis for axis in unequal if (two[axis], three[axis]) == (2, 3)]
-    if len(two) == len(three) and len(by_rows) == 1 and unequal == by_rows:
-        return by_rows[0]
-    raise refusal("rows by rows" if len(by_rows) > 1 else "no row axis", name, two=two, three=three)
+    if (axis := _only_axis(two, three)) is not None:
+        return axis
+    has_several = sum(lengths == (2, 3) for lengths in zip(two, three, strict=False)) > 1
+    raise refusal("rows by rows" if has_several else "no row axis", name, two=two, three=three)
+
+
+def _only_axis(two: tuple[int, ...], three: tuple[int, ...]) -> int | None:
+    """Find the one axis in which shapes for two rows and for three differ, if it is that of the rows."""
+    unequal = [axis for axis, lengths in enumerate(zip(two, three, strict=False)) if lengths[0] != lengths[1]]
+    is_of_rows = len(two) == len(three) and [(two[axis], three[axis]) for axis in unequal] == [(2, 3)]
+    return unequal[0] if is_of_rows else None
 
 
 def _dims(outlines: dict[str, SiteOutline], names: list[str]) -> dict[str, tuple[str, ...]]:

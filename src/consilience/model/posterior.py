@@ -12,15 +12,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._checks import check_positive
+from .._checks import check_flag, check_positive, refuse_unknown_keywords, refuse_unknown_settings, takes
 from .._extras import require
 from .._refused import Refused
 from .._types import Batch, Key, Params
+from .explaining import traced
 from .observed import Observed, base_observations, check_observed, outcome_name
+from .prior import normal_prior, prior_predictive
 from .shards import Shard
 from .tasks import Classification, Regression, Task, checked_logits, checked_means
 
 
+@refuse_unknown_settings("cs.Posterior")
 @dataclass(frozen=True, eq=False)
 class Posterior:
     """A posterior distribution: a prior and a likelihood over parameters that are any pytree of real arrays.
@@ -31,10 +34,14 @@ class Posterior:
 
         ℓ_i(ω) = Σ_{z in D_i} log_likelihood(ω, z) + (1/m) log_prior(ω)
 
+    Where the likelihood of an agent's data is no product over its rows, such as Cox's partial likelihood or that of a
+    Gaussian process, `per_row=False`: then ℓ_i(ω) = log_likelihood(ω, D_i) + (1/m) log_prior(ω).
+
     Args:
       log_prior: `log_prior(params)` is a scalar, up to a constant.
       log_likelihood: `log_likelihood(params, batch)` is one number per example of the batch. The batch is a pytree
-        like the data, its leaves with one leading axis.
+        like the data, its leaves with one leading axis. In a dict, batch["agent"] is the agent's number in every row,
+        unless the data have such a column themselves: `offset[batch["agent"]]`.
       constrain: a jax function from the parameters of one draw to the named values that draws show in their place.
         None: draws show the parameters.
       unconstrain: the inverse of `constrain`, from the values shown back to the parameters.
@@ -42,12 +49,18 @@ class Posterior:
         observations that the batch may have are ignored.
       task: what is predicted, if it is one label or one number a row, for scores. Its functions take what draws show.
       dims: names of the axes of the values that draws show, {"theta": ("groups",)}.
+      coords: labels along axes that have a name, {"groups": ["north", "south"]}. An axis along which each number goes
+        with one column of a table in the data, `w` in `batch["x"] @ w`, has the columns' names by itself.
       observed: name of what the likelihood is of, for ArviZ, `cs.Posterior(..., observed="time")`. Left out: the task's
         outcome, or else "y" where the data have such an array.
       init: where chains start unless `cs.sample` has an init: the parameters, or a function of a key that returns them.
       coordinates: `coordinates(params)`, a pytree of arrays, is all that the likelihood sees of the parameters, in
         numbers in which it is close to quadratic: {"effect": params["sd"] * params["z"]}. `cs.surrogate` expands the
         likelihood in them. None: in the parameters.
+      draw_prior: `draw_prior(key)` draws parameters from the prior, for `prior_predictive`.
+      quantities: what `run.predict` can be asked for by name, {"rate": function}: each a function of (params, batch)
+        that gives one row for every row of the batch.
+      per_row: False: `log_likelihood` is one number for all of an agent's rows, none of which is ever padded.
     """
 
     log_prior: Callable[[Params], jax.Array]
@@ -57,18 +70,44 @@ class Posterior:
     unconstrain: Callable[[Mapping[str, jax.Array]], Params] | None = None
     predictive: Callable[[Key, Params, Batch], Mapping[str, jax.Array]] | None = None
     task: Task | None = None
-    dims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    dims: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    coords: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     observed: str | None = None
     init: Params | Callable[[Key], Params] | None = None
+    draw_prior: Callable[[Key], Params] | None = None
+    quantities: Mapping[str, Callable[[Params, Batch], jax.Array]] = field(default_factory=dict)
+    per_row: bool = True
     coordinates: Callable[[Params], Any] | None = None
 
+    def __post_init__(self) -> None:
+        check_flag("per_row", self.per_row)
+        for name, function in (("log_prior", self.log_prior), ("log_likelihood", self.log_likelihood)):
+            if not callable(function):
+                fix = "Write cs.Posterior(log_prior, log_likelihood)."
+                raise Refused(name, f"it is a {type(function).__name__}, not a function", fix)
+        if not takes(self.log_prior, 1) and takes(self.log_prior, 2) and takes(self.log_likelihood, 1):
+            reason = "log_prior takes the parameters and a batch, log_likelihood the parameters alone: they are swapped"
+            raise Refused("cs.Posterior", reason, "Write cs.Posterior(log_prior, log_likelihood).")
+        for name, function, arguments in (
+            ("log_prior", self.log_prior, ("params",)),
+            ("log_likelihood", self.log_likelihood, ("params", "batch")),
+        ):
+            if not takes(function, len(arguments)):
+                called = f"{name}({', '.join(arguments)})"
+                fix = f"Write def {called}:, or functools.partial with the other arguments."
+                raise Refused(name, f"it cannot be called as {called}", fix)
+
     @classmethod
+    @refuse_unknown_keywords("cs.Posterior.from_numpyro")
     def from_numpyro(
         cls,
         model: Callable[[Batch], Any],
         *,
         init: Mapping[str, Any] | None = None,
         task: Task | None = None,
+        dims: Mapping[str, Sequence[str]] | None = None,
+        coords: Mapping[str, Sequence[Any]] | None = None,
+        per_row: bool = True,
     ) -> Posterior:
         """Make the posterior of a NumPyro model of one batch: priors, constraints and likelihood are read off it.
 
@@ -79,8 +118,9 @@ class Posterior:
                     numpyro.sample("y", dist.Normal(batch["x"] @ w, sigma), obs=batch["y"])
 
         Draws come back constrained and named by site, with those `numpyro.deterministic` sites that do not depend on
-        the batch. All agents share every latent variable. Where groups have their own, the plate is over all groups of
-        all agents, and the batch says which group a row is of: `numpyro.plate("groups", 12)`, `theta[batch["group"]]`.
+        the batch; those that do are asked for by name, `run.predict("rate", batch)`. All agents share every latent
+        variable. Where groups have their own, the plate is over all groups of all agents, and the batch says which
+        group a row is of: `numpyro.plate("groups", 12)`, `theta[batch["group"]]`.
 
         Args:
           model: `model(batch)`, its observations given as `obs=batch["y"]`. It is traced: write jax, not numpy, and no
@@ -88,13 +128,17 @@ class Posterior:
           init: constrained values to start from, by site; other sites start uniformly in (-2, 2) of the unconstrained
             space, as in NumPyro.
           task: what is predicted, if it is to be scored; its functions take the constrained draws, {site: value}.
+          dims: names of the axes of sites, {"w": ("feature",)}; those in plates have the plates' names.
+          coords: labels along axes that have a name, {"feature": ["age", "dose"]}.
+          per_row: False: the observed sites are of all of an agent's rows at once, as in a Gaussian process.
         """
         require("numpyro", "numpyro")
         from .numpyro import numpyro_posterior
 
-        return numpyro_posterior(model, init, task)
+        return numpyro_posterior(model, init, task, dims or {}, coords or {}, per_row)
 
     @classmethod
+    @refuse_unknown_keywords("cs.Posterior.classifier")
     def classifier(
         cls,
         apply: Callable[[Params, Any], jax.Array],
@@ -104,6 +148,8 @@ class Posterior:
         x: str = "x",
         y: str = "y",
         init: Params | Callable[[Key], Params] | None = None,
+        dims: Mapping[str, Sequence[str]] | None = None,
+        coords: Mapping[str, Sequence[Any]] | None = None,
     ) -> Posterior:
         """Make the posterior of a classifier: label y of a row x has probability softmax(apply(params, x))[y].
 
@@ -114,6 +160,8 @@ class Posterior:
           x: name of the inputs in the data. Data may also be a tuple, inputs first and labels last.
           y: name of the labels, which are whole numbers from 0.
           init: where chains start: the parameters, or a function of a key that returns them.
+          dims: names of the axes of parameters, {"w": ("feature",)}.
+          coords: labels along axes that have a name, {"feature": ["age", "dose"]}.
         """
         logits = checked_logits(apply)
         task = Classification(lambda params, x: jax.nn.softmax(logits(params, x)), x, y)
@@ -124,9 +172,20 @@ class Posterior:
             return jnp.take_along_axis(log_probabilities, labels[:, None], axis=1)[:, 0]
 
         prior = _prior(prior_precision, log_prior)
-        return cls(prior, log_likelihood, predictive=task.draw, task=task, init=init)
+        draw_prior = None if log_prior is not None or init is None else normal_prior(prior_precision, init)
+        return cls(
+            prior,
+            log_likelihood,
+            predictive=task.draw,
+            task=task,
+            dims=dims or {},
+            coords=coords or {},
+            init=init,
+            draw_prior=draw_prior,
+        )
 
     @classmethod
+    @refuse_unknown_keywords("cs.Posterior.regressor")
     def regressor(
         cls,
         apply: Callable[[Params, Any], jax.Array],
@@ -137,6 +196,8 @@ class Posterior:
         x: str = "x",
         y: str = "y",
         init: Params | Callable[[Key], Params] | None = None,
+        dims: Mapping[str, Sequence[str]] | None = None,
+        coords: Mapping[str, Sequence[Any]] | None = None,
     ) -> Posterior:
         """Make the posterior of a regression: y = apply(params, x) + noise_sd·ε with ε ~ N(0, 1).
 
@@ -148,6 +209,8 @@ class Posterior:
           x: name of the inputs in the data. Data may also be a tuple, inputs first and outcomes last.
           y: name of the outcomes, an array (rows,).
           init: where chains start: the parameters, or a function of a key that returns them.
+          dims: names of the axes of parameters, {"w": ("feature",)}.
+          coords: labels along axes that have a name, {"feature": ["age", "dose"]}.
         """
         check_positive("noise_sd", noise_sd)
         task = Regression(checked_means(apply), lambda params: noise_sd, x, y)
@@ -156,7 +219,31 @@ class Posterior:
             return jax.scipy.stats.norm.logpdf(task.outcomes(batch), task.mean(params, task.inputs(batch)), noise_sd)
 
         prior = _prior(prior_precision, log_prior)
-        return cls(prior, log_likelihood, predictive=task.draw, task=task, init=init)
+        draw_prior = None if log_prior is not None or init is None else normal_prior(prior_precision, init)
+        return cls(
+            prior,
+            log_likelihood,
+            predictive=task.draw,
+            task=task,
+            dims=dims or {},
+            coords=coords or {},
+            init=init,
+            draw_prior=draw_prior,
+        )
+
+    def prior_predictive(self, batch: Batch, num_samples: int = 1000, seed: int = 0) -> dict[str, np.ndarray]:
+        """Draw outcomes from the model alone, for parameters drawn from the prior: what it expects before any data.
+
+        Return them by the names that the model gives them, (num_samples, rows, ...) each. A posterior that was written
+        as two functions says how to draw by `draw_prior` and `predictive`; NumPyro models know, and so do classifiers
+        and regressors with their own prior and an `init`.
+
+        Args:
+          batch: the rows to draw for. Outcomes that it may have are ignored; a NumPyro model needs them to be read.
+          num_samples: number of draws.
+          seed: random seed.
+        """
+        return prior_predictive(self, batch, num_samples, seed)
 
     def bind(self, batch: Batch) -> Posterior:
         """Return the posterior for data of the form of `batch`: itself, unless it has yet to be read off a model."""
@@ -186,6 +273,9 @@ class Posterior:
 
     def local_log_likelihood(self, params: Params, shard: Shard) -> jax.Array:
         """Return the log-likelihood of the agent that holds `shard`, without any of the prior."""
+        if not self.per_row:
+            assert shard.mask is None  # padded rows would change the likelihood of a whole site
+            return self.log_likelihood(params, shard.batch)
         per_example = self.log_likelihood(params, shard.batch)
         if shard.mask is not None:
             per_example = jnp.where(shard.mask, per_example, 0)
@@ -208,22 +298,33 @@ def _prior(precision: float, log_prior: Callable[[Params], jax.Array] | None) ->
 
 def check_posterior(posterior: Posterior, params: Params, batch: Batch) -> None:
     """Refuse a posterior whose functions return wrong shapes or dtypes; they are traced, not computed."""
-    prior = jax.eval_shape(posterior.log_prior, params)
+    prior = traced("log_prior(params)", posterior.log_prior, params)
     if getattr(prior, "shape", None) != () or not jnp.issubdtype(prior.dtype, jnp.number):
         fix = "Add .sum()." if getattr(prior, "shape", ()) else "A flat prior is lambda params: 0.0."
         raise Refused("log_prior(params)", f"it must return one real number; it returned {_described(prior)}", fix)
-    examples = len(jax.tree.leaves(batch)[0])
-    value = jax.eval_shape(posterior.log_likelihood, params, batch)
-    if getattr(value, "shape", None) != (examples,):
-        fix = "Leave out the sum over examples" if getattr(value, "shape", None) == () else "Sum over other axes"
-        raise Refused(
-            "log_likelihood(params, batch)",
-            f"it must return one number per example, shape ({examples},) for this batch of {examples}; it returned "
-            f"{_described(value)}",
-            f"{fix}: padded examples are masked one by one.",
-        )
+    value = traced("log_likelihood(params, batch)", posterior.log_likelihood, params, batch)
+    _check_shape(value, len(jax.tree.leaves(batch)[0]), posterior.per_row)
     if not jnp.issubdtype(value.dtype, jnp.floating):
         raise Refused("log_likelihood(params, batch)", f"it must return real numbers; it returned {_described(value)}")
+
+
+def _check_shape(value: Any, examples: int, per_row: bool) -> None:
+    """Refuse a log-likelihood that is not one number per example, or where it is of a whole site, one number."""
+    shape = getattr(value, "shape", None)
+    what = "log_likelihood(params, batch)"
+    if not per_row and shape != ():
+        reason = f"with per_row=False it must return one number for all rows; it returned {_described(value)}"
+        fix = "Leave out per_row=False." if shape == (examples,) else "Add .sum()."
+        raise Refused(what, reason, fix)
+    if per_row and shape != (examples,):
+        fix = "Sum over other axes: padded examples are masked one by one."
+        if shape == ():
+            fix = (
+                "Leave out the sum over examples: padded examples are masked one by one. Where a likelihood cannot be "
+                "split into rows, such as Cox's or a Gaussian process's, write cs.Posterior(..., per_row=False)."
+            )
+        reason = f"it must return one number per example, shape ({examples},) for this batch of {examples}"
+        raise Refused(what, f"{reason}; it returned {_described(value)}", fix)
 
 
 class StartValues(NamedTuple):

@@ -7,19 +7,25 @@ Padded rows cost as much as real ones. Where shards are so unequal that this mat
 they are stacked by size instead: agents with about as many rows are one class, padded to the longest of the class. How
 an agent's lane finds its own among them is in `local.py`. On a mesh every device runs the same code over its own lanes,
 and a peer has one shard: there all shards are padded to one length, or there is nothing to pad.
+
+The likelihood of a whole site (`per_row=False`) would be another one with padded rows in it, and no mask can take them
+out: there all agents of a class have equally many rows, and nothing is padded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._checks import nearest
 from .._refused import Refused
 from .._types import AnyArray, Batch
+from .frames import by_column, is_frame, table_of
 from .layout import leaf_name
 
 MOST_PADDED = 1.5  # times the real rows: up to here all shards are padded to one length
@@ -84,15 +90,22 @@ def stack_shards(shards: Sequence[Batch], size: int) -> Shard:
     return jax.tree.map(jnp.asarray, stack_on_host(check_shards(shards, size)))
 
 
-def stack_on_host(shards: Sequence[Batch], lengths: Sequence[int] = ()) -> Shard:
+def stack_on_host(shards: Sequence[Batch], lengths: Sequence[int] = (), whole: bool = False) -> Shard:
     """Return checked shards stacked along a leading axis, as numpy arrays of the dtypes that a device will hold.
 
     Args:
       lengths: numbers of rows of all agents' shards, where `shards` are not all of them.
+      whole: whether to refuse shards that would have to be padded.
     """
     own = [len(jax.tree.leaves(shard)[0]) for shard in shards]
     lengths = lengths or own
     longest = max(lengths)
+    if whole and min(lengths) < longest:
+        reason = (
+            f"agents have {min(lengths)} to {longest} rows; on devices all are padded to one length, and padded rows "
+            f"would change the likelihood of a whole site"
+        )
+        raise Refused("per_row=False", reason, "Leave out runtime=cs.Devices(), or give all agents as many rows.")
 
     def stacked(*leaves: np.ndarray) -> np.ndarray:
         kept = jax.dtypes.canonicalize_dtype(leaves[0].dtype)
@@ -102,11 +115,15 @@ def stack_on_host(shards: Sequence[Batch], lengths: Sequence[int] = ()) -> Shard
     return Shard(jax.tree.map(stacked, *shards), mask)
 
 
-def stack_by_size(shards: Sequence[Batch], lengths: Sequence[int] = ()) -> Shards:
-    """Return checked shards of all agents as `stack_on_host` does, or by size where padding would cost much more."""
+def stack_by_size(shards: Sequence[Batch], lengths: Sequence[int] = (), whole: bool = False) -> Shards:
+    """Return checked shards of all agents as `stack_on_host` does, or by size where padding would cost much more.
+
+    Args:
+      whole: whether no shard may be padded: classes are of equal length then.
+    """
     lengths = lengths or [len(jax.tree.leaves(shard)[0]) for shard in shards]
-    order, cuts = _size_classes(np.array(lengths))
-    if not len(cuts) or len(shards) * max(lengths) <= MOST_PADDED * sum(lengths):
+    order, cuts = _equal_lengths(np.array(lengths)) if whole else _size_classes(np.array(lengths))
+    if not len(cuts) or (not whole and len(shards) * max(lengths) <= MOST_PADDED * sum(lengths)):
         return stack_on_host(shards)
     classes = tuple(stack_on_host([shards[agent] for agent in agents]) for agents in np.split(order, cuts))
     return ShardsBySize(np.argsort(order).astype(np.int32), order.astype(np.int32), classes)
@@ -127,6 +144,12 @@ def _size_classes(lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             break
         ends = np.sort(np.append(ends, places[saved.argmax()]))
     return order, ends[1:-1]
+
+
+def _equal_lengths(lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the agents in the order of their `lengths`, and where to cut it into classes of equal length."""
+    order = np.argsort(lengths, kind="stable")
+    return order, np.flatnonzero(np.diff(lengths[order])) + 1
 
 
 def rows(what: str, data: Batch) -> int:
@@ -153,6 +176,8 @@ def as_arrays(what: str, data: Batch) -> Batch:
 
     def convert(path: Any, leaf: Any) -> np.ndarray:
         name = leaf_name(path, root="the data")
+        if is_frame(leaf):
+            return table_of(what, name, leaf)
         if hasattr(leaf, "toarray"):
             raise Refused(what, f"{name} is a sparse matrix", f"Write {name}.toarray().")
         if isinstance(leaf, np.ma.MaskedArray) and np.ma.is_masked(leaf):
@@ -162,29 +187,23 @@ def as_arrays(what: str, data: Batch) -> Batch:
     return jax.tree_util.tree_map_with_path(convert, data)
 
 
-def own_shards(
-    shards: Sequence[Batch] | Callable[[int], Batch], size: int, own: range, names: Sequence[str] = ()
-) -> list[Batch]:
-    """Return the checked shards of the agents `own`, from all agents' or from a function of an agent's number.
+def as_batch(what: str, data: Batch) -> Batch:
+    """Return a batch with numpy arrays as leaves; a data frame is a dict of its columns."""
+    return as_arrays(what, by_column(what, data))
 
-    Args:
-      names: what messages call these agents; left out, by their numbers.
-    """
-    names = names or _numbered(own)
+
+def own_shards(shards: Sequence[Batch] | Callable[[int], Batch], size: int, own: range) -> list[Batch]:
+    """Return the shards of the agents `own`, unchecked, from all agents' or from a function of an agent's number."""
     if callable(shards):
-        return _checked([shards(agent) for agent in own], names)
+        return [shards(agent) for agent in own]
     _check_number(shards, size)
-    return _checked(shards[own.start : own.stop], names)
+    return [*shards[own.start : own.stop]]
 
 
 def check_shards(shards: Sequence[Batch], size: int) -> list[Batch]:
     """Return shards as numpy arrays; refuse them if not one per agent and all of one form, naming the agent."""
     _check_number(shards, size)
-    return _checked(shards, _numbered(range(size)))
-
-
-def _numbered(agents: range) -> list[str]:
-    return [f"agent {agent}" for agent in agents]
+    return check_alike(shards, [f"agent {agent}" for agent in range(size)])
 
 
 def form(shard: Batch) -> str:
@@ -204,9 +223,13 @@ def _check_number(shards: Sequence[Batch], size: int) -> None:
         raise Refused("shards", f"there are {len(shards)} shards for {size} agents: every agent needs exactly one")
 
 
-def _checked(shards: Sequence[Batch], names: Sequence[str]) -> list[Batch]:
-    """Check the shards of some agents, and return them as numpy arrays."""
-    shards = [as_arrays(name, shard) for name, shard in zip(names, shards, strict=True)]
+def check_alike(shards: Sequence[Batch], names: Sequence[str]) -> list[Batch]:
+    """Return the shards of some agents as numpy arrays; refuse those not of one form.
+
+    Args:
+      names: what messages call these agents.
+    """
+    shards = [as_batch(name, shard) for name, shard in zip(names, shards, strict=True)]
     for agent, shard in zip(names, shards, strict=True):
         if rows(agent, shard) == 0:
             raise Refused(agent, "it has no examples", "Leave it out of the network, or give it some.")
@@ -216,9 +239,8 @@ def _checked(shards: Sequence[Batch], names: Sequence[str]) -> list[Batch]:
 
 def _check_like(agent: str, shard: Batch, first: str, model: Batch) -> None:
     """Refuse a shard that cannot be computed with, or is not of the form of `model`, that of the agent `first`."""
-    forms = [str(jax.tree.structure(data)) for data in (shard, model)]
-    if forms[0] != forms[1]:
-        raise Refused(agent, f"its data is {forms[0]}, {first}'s is {forms[1]}")
+    if str(jax.tree.structure(shard)) != str(jax.tree.structure(model)):
+        raise _unlike(agent, shard, first, model)
     for (path, leaf), reference in zip(jax.tree_util.tree_leaves_with_path(shard), jax.tree.leaves(model), strict=True):
         name = leaf_name(path, root="its data")
         if not (jnp.issubdtype(leaf.dtype, jnp.number) or leaf.dtype == bool):
@@ -231,6 +253,26 @@ def _check_like(agent: str, shard: Batch, first: str, model: Batch) -> None:
             fix = f"Convert both: .astype({str(np.result_type(leaf, reference))!r})."
             raise Refused(agent, reason, fix)
         _check_values(agent, name, leaf)
+
+
+def _unlike(agent: str, shard: Batch, first: str, model: Batch) -> Refused:
+    """Return the refusal of a shard that has other arrays than that of the agent `first`, or others in it."""
+    own, others = ([leaf_name(path, root="") for path, _ in _leaves(data)] for data in (shard, model))
+    missing = [name for name in others if name not in own]
+    extra = [name for name in own if name not in others]
+    if type(shard) is not type(model) or not (missing or extra) or "" in (*own, *others):
+        kinds = [f"a {type(data).__name__} of {len(_leaves(data))} arrays" for data in (shard, model)]
+        return Refused(agent, f"its data is {kinds[0]}, {first}'s {kinds[1]}", "Give all agents data of one form.")
+    lacks, has = (", ".join(map(repr, names)) for names in (missing, extra))
+    said = [f"lacks {lacks}"] * bool(missing) + [f"has {has}"] * bool(extra)
+    near = {name: nearest(name, missing) for name in extra}
+    renamed = [f"Rename {name!r} to {better!r}." for name, better in near.items() if better]
+    fix = renamed[0] if renamed else f"Give all agents the same: {', '.join(map(repr, others))}."
+    return Refused(agent, f"its data {' and '.join(said)}, unlike {first}'s", fix)
+
+
+def _leaves(data: Batch) -> list[Any]:
+    return jax.tree_util.tree_leaves_with_path(data)
 
 
 def _check_values(agent: str, name: str, leaf: np.ndarray) -> None:
@@ -253,6 +295,21 @@ def _check_values(agent: str, name: str, leaf: np.ndarray) -> None:
             f"{name} has {leaf[tuple(place)]} in row {place[0]}, which {kept} cannot hold",
             'Rescale it, or switch on double precision: jax.config.update("jax_enable_x64", True).',
         )
+
+
+@contextmanager
+def infinities_explained(agents: Sequence[str], shards: Sequence[Batch]) -> Iterator[None]:
+    """Add to the refusal of an agent's density where its data are infinite, as limits of what is censored may be."""
+    try:
+        yield
+    except Refused as refusal:
+        mine = [shard for agent, shard in zip(agents, shards, strict=True) if agent == refusal.subject]
+        for path, leaf in jax.tree_util.tree_leaves_with_path(mine[:1]):
+            if leaf.dtype.kind == "f" and np.isinf(leaf).any():
+                name, place = leaf_name(path[1:], root="its data"), np.argwhere(np.isinf(leaf))[0]
+                reason = f"{refusal.reason}, and {name} is {leaf[tuple(place)]} in row {place[0]}"
+                raise type(refusal)(refusal.subject, reason, "Correct that row, or drop it.") from refusal.__cause__
+        raise
 
 
 def _padded(leaf: np.ndarray, length: int) -> np.ndarray:

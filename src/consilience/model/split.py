@@ -8,15 +8,17 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._checks import check_one_of, check_positive, whole_number
+from .._checks import check_one_of, check_positive, refuse_unknown_keywords, whole_number
 from .._refused import Refused
 from .._types import Batch
-from .shards import as_arrays, check_shards, rows
+from .frames import take_rows
+from .shards import as_batch, check_shards, rows
 
 DIRICHLET_TRIES = 100
 SPLITS = ("iid", "label", "dirichlet", "features")
 
 
+@refuse_unknown_keywords("cs.shard")
 def shard(
     data: Batch,
     agents: int,
@@ -29,6 +31,8 @@ def shard(
     blocks: Sequence[Any] | None = None,
 ) -> list[Batch]:
     """Split `data`, a pytree of arrays with one leading axis, into one pytree per agent.
+
+    Data frames stay data frames, so that their columns keep their names; but "features" makes arrays of them.
 
     Args:
       by: how to split.
@@ -49,7 +53,7 @@ def shard(
     """
     whole_number("agents", agents, 1)
     count = rows("data", data)
-    data = as_arrays("data", data)
+    given, data = data, as_batch("data", data)
     if isinstance(by, str) and by == "features":
         return _split_by_features(data, agents, feature, blocks)
     random = np.random.default_rng(seed)
@@ -66,7 +70,7 @@ def shard(
     for agent, part in enumerate(parts):
         if len(part) == 0:
             raise Refused(f"by={by!r}", f"agent {agent} would have no examples: {count} rows, {agents} agents")
-    return [jax.tree.map(lambda leaf, part=part: leaf[part], data) for part in parts]
+    return [jax.tree.map(lambda leaf, part=part: take_rows(leaf, part), given) for part in parts]
 
 
 def pool(shards: Sequence[Batch]) -> list[Batch]:
@@ -86,6 +90,10 @@ def _labels(data: Batch, label: Any, count: int) -> np.ndarray:
         raise Refused("label", f"one class per row is needed, shape ({count},); it has shape {values.shape}")
     if values.dtype.kind == "f" and np.isnan(values).any():
         raise Refused("label", f"the class of row {np.flatnonzero(np.isnan(values))[0]} is NaN: it belongs to nobody")
+    if values.dtype.kind == "f" and (values != np.round(values)).any():
+        row = np.flatnonzero(values != np.round(values))[0]
+        reason = f"it is {values[row]:g} in row {row}, a measurement and not a class"
+        raise Refused("label", reason, 'Write label=np.digitize(y, limits), classes of your own, or by="iid".')
     return values
 
 

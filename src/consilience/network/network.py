@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from functools import cached_property
@@ -47,9 +48,14 @@ class Network:
     and have β < 1.
 
     Nothing is stored that grows faster than the number of edges; `weights` builds the dense matrix on demand.
+
+    Attributes:
+      names: names of the agents, in order; empty where they have none. Nodes of a networkx graph that are texts are
+        names, and so are those under which `cs.sample` gets the agents' data.
     """
 
     def __init__(self, graph: nx.Graph, weights: Weights = "metropolis", name: str | None = None) -> None:
+        self.names: tuple[str, ...] = _names(graph)
         graph = _numbered(graph)
         check_connected(graph)
         self.size: int = graph.number_of_nodes()
@@ -61,6 +67,16 @@ class Network:
         self.edge_weights: np.ndarray = values[order]
 
     # --- facts -------------------------------------------------------------------------------------
+
+    def named(self, names: Sequence[str]) -> Network:
+        """Return this network with names for its agents, one for each, in their order."""
+        other = copy.copy(self)
+        other.names = tuple(names)
+        return other
+
+    def called(self, agent: int) -> str:
+        """Return what messages call an agent: by its name, or by its number where it has none."""
+        return f"agent {self.names[agent] if self.names else agent}"
 
     def neighbors(self, agent: int) -> tuple[int, ...]:
         """Return the agents that `agent` may talk to, in ascending order."""
@@ -184,6 +200,9 @@ class Network:
     @classmethod
     def ring(cls, size: int, weights: Weights = "metropolis") -> Network:
         """Build a ring: a line of agents whose ends are joined."""
+        if size in (1, 2):
+            other = {1: "complete(1), an agent alone", 2: "path(2), two agents that are linked"}[size]
+            raise Refused(f"ring({size})", "a ring has three agents or more", f"Write Network.{other}.")
         return cls(nx.cycle_graph(whole_number("size", size, 3)), weights, f"ring of {size}")
 
     @classmethod
@@ -263,8 +282,17 @@ class Network:
 
     @classmethod
     def from_networkx(cls, graph: nx.Graph, weights: Weights = "metropolis") -> Network:
-        """Build a network from an undirected networkx graph, numbered as in `graph.nodes`; its weights are ignored."""
+        """Build a network from an undirected networkx graph, numbered as in `graph.nodes`; its weights are ignored.
+
+        Nodes that are texts are the agents' names.
+        """
         return cls(graph, weights, getattr(graph, "name", None) or None)
+
+
+def _names(graph: Any) -> tuple[str, ...]:
+    """Return the nodes of a networkx graph if all of them are texts."""
+    nodes = tuple(graph) if isinstance(graph, nx.Graph) else ()
+    return nodes if all(isinstance(node, str) for node in nodes) else ()
 
 
 def _numbered(graph: nx.Graph) -> nx.Graph:

@@ -51,6 +51,7 @@ def network_from_spec(text: str, weights: str = "metropolis", seed: int = 0) -> 
     except Refused as refusal:
         reason = f"{refusal.subject}: {refusal.reason}"
         fix = f"{EXAMPLES[kind]} works." if " = " in refusal.subject else refusal.fix  # there are no arguments here
+        fix = re.sub(r"Network\.(\w+)\((\d+)\)", r"\1:\2", fix)
         raise Refused(repr(text), reason, fix) from None
 
 

@@ -25,9 +25,9 @@ def report(runs: Sequence[Run] | Mapping[str, Run], path: Path, title: str | Non
     """Write the page about one run, or about several side by side; return its path.
 
     Args:
-      runs: by name, or in a sequence, and then named after sampler and network.
+      runs: by name, or in a sequence, and then named after their folders, or else after sampler and network.
       path: of the HTML file; missing folders are made.
-      title: of the page.
+      title: of the page; the runs' names if not given.
     """
     named = dict(runs) if isinstance(runs, Mapping) else _named(runs)
     if not named:
@@ -41,8 +41,8 @@ def report(runs: Sequence[Run] | Mapping[str, Run], path: Path, title: str | Non
 
 
 def _named(runs: Sequence[Run]) -> dict[str, Run]:
-    """Name runs after sampler and network, numbered where names are the same."""
-    names = [f"{run.sampler.name} on {run.network.name}" for run in runs]
+    """Name runs after their folders, or else after sampler and network, numbered where names are the same."""
+    names = [run.folder.name if run.folder else f"{run.sampler.name} on {run.network.name}" for run in runs]
     return {
         name if names.count(name) == 1 else f"{name} ({names[: k + 1].count(name)})": run
         for k, (name, run) in enumerate(zip(names, runs, strict=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -20,6 +20,7 @@ Scores: TypeAlias = "ClassificationScores | RegressionScores"
 
 CLASSIFICATION = {  # scores that are one number an agent: the name in tables, the attribute
     "accuracy": "accuracy",
+    "AUC": "auc",
     "unseen accuracy": "unseen_accuracy",
     "NLL": "nll",
     "unseen NLL": "unseen_nll",
@@ -42,28 +43,40 @@ def figures_of(scores: Scores) -> dict[str, np.ndarray]:
     return {name: values for name, values in found.items() if values is not None and not np.isnan(values).all()}
 
 
-def section(scores: Scores, is_same_for_all: bool) -> Content:
+def section(scores: Scores, is_same_for_all: bool, agents: Sequence[str]) -> Content:
     """Make the section: scores over the network, calibration, and how scores settle with more draws.
 
     Args:
       is_same_for_all: whether all agents predict the same, as they hold the same draws.
+      agents: names of the agents.
     """
     over: dict[str, Callable[[np.ndarray], Any]] = (
         {"value": np.nanmean} if is_same_for_all else {"mean": np.nanmean, "lowest": np.nanmin, "highest": np.nanmax}
     )
+    base = scores.at_base_rates if scores.kind == "classification" else {}
     spread = [
-        (name, *(fixed(float(f(values)), DECIMALS[name]) for f in over.values()))
+        (
+            name,
+            *(fixed(float(f(values)), DECIMALS[name]) for f in over.values()),
+            *([fixed(base[CLASSIFICATION[name]], 3) if CLASSIFICATION[name] in base else MISSING] if base else []),
+        )
         for name, values in figures_of(scores).items()
     ]
+    header = ["score", *over, *(["at base rates"] if base else [])]
     predicted = (
         f"Each agent predicts the same {count(scores.rows, 'held-out row')}, averaging over "
         f"{count(scores.draws, 'draw')} of each of its chains."
     )
     predicted += " All hold the same draws, so all predict the same." * (is_same_for_all and len(scores.nll) > 1)
-    parts = [
+    by_class = [_by_class(scores, agents)] if scores.kind == "classification" else []
+    parts: list[Markup] = [
         paragraph(predicted),
-        table("Scores" if is_same_for_all else "Scores over the agents", ["score", *over], spread),
-        paragraph(_glossary(scores, is_same_for_all)),
+        tag(
+            "div",
+            table("Scores" if is_same_for_all else "Scores over the agents", header, spread),
+            tag("div", paragraph(_glossary(scores, is_same_for_all)), *by_class),
+            class_="beside fitting",
+        ),
     ]
     if scores.kind == "classification":
         drawing = panel("Reliability", _reliability(scores))
@@ -89,17 +102,31 @@ def section(scores: Scores, is_same_for_all: bool) -> Content:
     if not is_same_for_all:
         parts.append(paragraph("Lines are means over agents, shading spans all agents."))
     parts.append(abreast([figure(caption, [drawing]), *settling]))
-    return [*parts, _by_class(scores)] if scores.kind == "classification" else parts
+    return parts
 
 
 def _glossary(scores: Scores, is_same_for_all: bool) -> str:
     if scores.kind == "regression":
         return "RMSE is the error of the predictive mean; NLL the negative log predictive density per row. Low is good."
+    named, base = figures_of(scores), scores.at_base_rates
     text = (
-        "NLL is the negative log probability of the right class per row, Brier the squared error of all class "
-        "probabilities, ECE the average gap between confidence and accuracy. Low is good for these three."
+        "NLL is the negative log probability of the right class per row; Brier the squared distance of the "
+        "probabilities from what happened, added up over the classes: from 0, which is perfect, to 2; ECE the average "
+        "gap between confidence and accuracy. Low is good for these three."
     )
-    named = figures_of(scores)
+    if scores.class_accuracy.shape[1] == 2:
+        text += " (Of two classes, some halve the Brier score, which then is from 0 to 1.)"
+    if base:
+        text += (
+            " At base rates: what always predicting the share of each class among these rows would score"
+            f", a Brier score of {number(base['brier'])} for one."
+        )
+    text += _about_ece(scores, is_same_for_all)
+    if "AUC" in named:
+        text += (
+            " AUC, the c-statistic, is the probability that a row of class 1 is given a larger probability of it than "
+            "a row of class 0: high is good, 0.5 is chance."
+        )
     if any(name in named for name in OF_UNSEEN):
         text += " Unseen accuracy and NLL count only rows of classes that the agent has no example of"
         text += ": the value is the mean over agents." if is_same_for_all else "."
@@ -109,6 +136,17 @@ def _glossary(scores: Scores, is_same_for_all: bool) -> str:
             "a larger entropy) than a held-out one: high is good, 0.5 is chance."
         )
     return text
+
+
+def _about_ece(scores: ClassificationScores, is_same_for_all: bool) -> str:
+    """Say between what an ECE lies, by the bootstrap; of unlike agents, of the best and of the worst."""
+    if scores.ece_interval is None or not np.isfinite(scores.ece_interval).all():
+        return ""
+    sampled = "(90 % interval, by a bootstrap over these rows)"
+    (low, high), (_, highest) = (scores.ece_interval[k(scores.ece)] for k in (np.argmin, np.argmax))
+    if is_same_for_all or len(scores.ece) == 1:
+        return f" The ECE lies between {fixed(low, 3)} and {fixed(high, 3)} {sampled}."
+    return f" Agents' ECE lie between {fixed(low, 3)} and {fixed(highest, 3)} {sampled}."
 
 
 def _reliability(scores: ClassificationScores) -> Markup:
@@ -187,7 +225,7 @@ def _wide_enough(name: str, values: np.ndarray, rows: int) -> tuple[float, float
     return middle - span / 2, middle + span / 2
 
 
-def _by_class(scores: ClassificationScores) -> Markup:
+def _by_class(scores: ClassificationScores, agents: Sequence[str]) -> Markup:
     """Make the table of each agent's accuracy on each class, shaded; classes that it has examples of are framed."""
     seen = scores.seen or [()] * len(scores.accuracy)
 
@@ -200,7 +238,7 @@ def _by_class(scores: ClassificationScores) -> Markup:
         )
 
     classes = range(scores.class_accuracy.shape[1])
-    rows = [(f"agent {agent}", *((agent, label) for label in classes)) for agent in range(len(scores.accuracy))]
+    rows = [(name, *((agent, label) for label in classes)) for agent, name in enumerate(agents)]
     framed = "; framed and bold where the agent has examples of the class" if scores.seen else ""
     caption = f"Accuracy by class: the share of its rows that an agent gets right{framed}"
     return table(caption, ["", *classes], rows, "shaded", shaded)

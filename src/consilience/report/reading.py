@@ -39,6 +39,19 @@ class RunReading:
         return self.run.agents
 
     @property
+    def member_names(self) -> tuple[str, ...]:
+        """Names of all agents of the network, also of those whose draws are not here."""
+        run, size = self.run, self.run.network.size
+        owners = () if run.owner is None else run.owner.names
+        known = (names for names in (run.names, owners, run.agent_names) if len(names) == size)
+        return next(known, tuple(f"agent {agent}" for agent in range(size)))
+
+    @property
+    def has_names(self) -> bool:
+        """Whether agents were given names, and are not only numbered."""
+        return self.member_names != tuple(f"agent {agent}" for agent in range(self.run.network.size))
+
+    @property
     def has_one_chain_for_all(self) -> bool:
         return self.run.copies == 1 and self.agents > 1
 
@@ -74,7 +87,7 @@ class RunReading:
         series = self.series[name]
         if self.run.copies == 1:
             return {f"chain {chain}": series[:, chain, 0] for chain in some(self.run.num_chains)}
-        return {f"agent {agent}": series[:, :, agent].ravel() for agent in some(self.agents)}
+        return {self.run.agent_names[agent]: series[:, :, agent].ravel() for agent in some(self.agents)}
 
     @property
     def agreement(self) -> str:
@@ -117,7 +130,7 @@ class RunReading:
         agent = self.farthest_agent
         is_finite = all(np.isfinite(self.series[name][:, :, agent]).all() for name in self.shown)
         why = f"farthest from the mean of the {self.agents} agents" if is_finite else "not all finite numbers"
-        return f"The chains are those of agent {agent}, whose draws are {why}."
+        return f"The chains are those of {self.run.agent_names[agent]}, whose draws are {why}."
 
     @property
     def size(self) -> str:

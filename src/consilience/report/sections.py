@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
 
-from . import figures, predictions
+from . import checks, figures, predictions
+from .forest import INNER, MOST_ROWS, PROBABILITY, chosen, forest, intervals
 from .markup import Content, Markup, abreast, facts, figure, folded, join, panel, paragraph, table, tag
 from .numbers import MISSING, count, fixed, listed, number
 from .reading import RunReading, some, worst_places
@@ -16,16 +17,17 @@ from .style import MOST_SERIES
 MOST_NOTED = 8  # agents with a note in the picture of the network
 MOST_BESIDE = 6  # columns of a table that has room beside the picture
 MOST_OPEN = 24  # rows of a table or list that is not folded
-SHOWN_ROWS = 12  # parameters in the table
+SHOWN_ROWS = 12  # parameters in the table, where there are too many for a forest plot of all
 NEIGHBOURS = 8  # named in the table of agents
 STATISTICS: dict[str, tuple[str, Callable[[float], str]]] = {  # in the table of parameters: the summary's column
+    "R-hat": ("r_hat", partial(fixed, decimals=3)),  # first, where a phone shows it
     "mean": ("mean", number),
     "sd": ("sd", number),
-    "MCSE": ("mcse_mean", number),
     "bulk ESS": ("ess_bulk", partial(fixed, decimals=0)),
     "tail ESS": ("ess_tail", partial(fixed, decimals=0)),
-    "R-hat": ("r_hat", partial(fixed, decimals=3)),
+    "MCSE": ("mcse_mean", number),
 }
+INTERVAL = f"{100 * PROBABILITY:.0f} % interval"
 
 
 def run_sections(reading: RunReading, level: int) -> Markup:
@@ -35,15 +37,20 @@ def run_sections(reading: RunReading, level: int) -> Markup:
       level: of the headings.
     """
     found: list[tuple[str, Content]] = [
-        ("Network", _network(reading)),
         ("Parameters", _parameters(reading)),
-        ("Chains", _chains(reading)),
-        ("Marginals per agent" if reading.run.copies > 1 else "Marginals", _marginals(reading)),
-        ("Agreement and acceptance over time", _over_time(reading)),
-        ("Cost", _cost(reading)),
+        ("Network", _network(reading)),
     ]
     if reading.run.evaluation is not None:
-        found.append(("Predictions", predictions.section(reading.run.evaluation, reading.run.copies == 1)))
+        is_same = reading.run.copies == 1
+        found.append(("Predictions", predictions.section(reading.run.evaluation, is_same, reading.run.agent_names)))
+    if reading.run.predictive_checks:
+        whose = None if reading.run.copies == 1 else reading.run.agent_names[0]
+        found.append(("Predictive checks", checks.section(reading.run.predictive_checks, whose)))
+    found += [
+        ("Chains", _chains(reading)),
+        ("Marginals per agent" if reading.run.copies > 1 else "Marginals", _marginals(reading)),
+        ("Agreement, acceptance and cost", _over_time(reading)),
+    ]
     if reading.run.facts:
         listing = facts(reading.run.facts.items(), "provenance")
         is_long = len(reading.run.facts) > MOST_OPEN
@@ -90,14 +97,18 @@ def mixing(reading: RunReading) -> tuple[float, float, float]:
 
 
 def _network(reading: RunReading) -> Content:
-    run, agents = reading.run, reading.run.network.size
+    run, agents, names = reading.run, reading.run.network.size, reading.member_names
     classes = getattr(run.evaluation, "seen", None)
     notes = None
-    if run.rows is not None and agents <= MOST_NOTED:
-        held = [f"\n{listed([str(label) for label in own], 3)}" for own in classes] if classes else [""] * agents
-        notes = [f"{count(rows, 'row')}{own}" for rows, own in zip(run.rows, held, strict=True)]
-    neighbors = [listed([str(other) for other in run.network.neighbors(a)], NEIGHBOURS) for a in range(agents)]
-    columns: dict[str, list[str]] = {"neighbours": [names or "none" for names in neighbors]}
+    if (run.rows is not None or reading.has_names) and agents <= MOST_NOTED:
+        parts = [list(names)] if reading.has_names else []
+        parts += [] if run.rows is None else [[count(rows, "row") for rows in run.rows]]
+        parts += [[listed([str(label) for label in own], 3) for own in classes]] if classes and run.rows else []
+        notes = ["\n".join(lines) for lines in zip(*parts, strict=True)]
+    called = names if reading.has_names else [str(agent) for agent in range(agents)]
+    neighbors = [listed([called[other] for other in run.network.neighbors(a)], NEIGHBOURS) for a in range(agents)]
+    columns: dict[str, list[str]] = {"disc": [str(agent) for agent in range(agents)]} if reading.has_names else {}
+    columns["neighbours"] = [listing or "none" for listing in neighbors]
     if run.rows is not None:
         columns["rows"] = [f"{rows:,}" for rows in run.rows]
     if classes:
@@ -112,7 +123,7 @@ def _network(reading: RunReading) -> Content:
             if run.copies == 1 and title not in predictions.OF_UNSEEN:
                 continue  # the same for all agents
             columns[title] = [fixed(float(value), predictions.DECIMALS[title]) for value in values]
-    rows = [(f"agent {a}", *(values[a] for values in columns.values())) for a in range(agents)]
+    rows = [(names[a], *(values[a] for values in columns.values())) for a in range(agents)]
     body = table("Agents: what each one has, and what came of it", ["agent", *columns], rows)
     if agents > MOST_OPEN:
         body = folded(f"The {agents} agents, one by one", body)
@@ -124,19 +135,46 @@ def _network(reading: RunReading) -> Content:
 
 
 def _parameters(reading: RunReading) -> Content:
-    names, columns = reading.summary.names, reading.summary.columns
+    names = reading.summary.names
     if not names:
         return figures.missing("No parameters were kept.")
-    rows = [
-        (names[k], *(write(float(columns[name][k])) for name, write in STATISTICS.values()))
-        for k in worst_places(columns["r_hat"], SHOWN_ROWS)
-    ]
+    in_table = _tabled(reading)
+    places = chosen(names) or in_table
+    panels = forest([names[k] for k in places], intervals(reading.run, places))
+    content = _parameter_table(reading, in_table)
+    if not panels:
+        return content
+    caption = (
+        f"Forest plot: the mean of a parameter as a dot, its central interval of {PROBABILITY:.2f} as a thin line and "
+        f"that of {INNER:.2f} as a thick one."
+    )
+    if len(places) < len(names):
+        which = "those of the table" if places == in_table else "those that have a name and not only a number"
+        caption += f" Of {len(names):,} parameters, these {len(places)} are {which}."
+    drawing = tag("figure", *panels, tag("figcaption", caption))
+    return tag("div", drawing, tag("div", join(content)), class_="beside forest")
+
+
+def _tabled(reading: RunReading) -> list[int]:
+    """Return the places of the parameters that are in the table: all, or of many those with the largest R-hat."""
+    total = len(reading.summary.names)
+    return worst_places(reading.summary.columns["r_hat"], total if total <= MOST_ROWS else SHOWN_ROWS)
+
+
+def _parameter_table(reading: RunReading, places: list[int]) -> list[Markup]:
+    names, columns = reading.summary.names, reading.summary.columns
+    rows = []
+    for k, interval in zip(places, intervals(reading.run, places), strict=True):
+        r_hat, _, sd, *rest = (write(float(columns[name][k])) for name, write in STATISTICS.values())
+        rows.append((names[k], r_hat, interval.written(float(columns["mean"][k])), sd, interval.text, *rest))
     which = "all" if len(rows) == len(names) else f"the {len(rows)} of {len(names):,} with the largest R-hat"
     explained = (
-        "Means and standard deviations (sd) are averages over agents; effective sample sizes (ESS) are the smallest "
-        "and R-hat is the largest of any agent. MCSE is the Monte Carlo standard error of the mean."
+        "Means, standard deviations (sd) and intervals are averages over agents; effective sample sizes (ESS) are the "
+        "smallest and R-hat is the largest of any agent. MCSE is the Monte Carlo standard error of the mean."
     )
-    return [paragraph(explained), table(f"Parameters: {which}", ["parameter", *STATISTICS], rows)]
+    header = [*STATISTICS]
+    header.insert(3, INTERVAL)
+    return [paragraph(explained), table(f"Parameters: {which}", ["parameter", *header], rows)]
 
 
 def _chains(reading: RunReading) -> Content:
@@ -145,8 +183,7 @@ def _chains(reading: RunReading) -> Content:
     lines = figures.names_of_lines([f"chain {chain}" for chain in some(reading.run.num_chains)])
     traces = {name: figures.trace(name, reading.chains(name)) for name in reading.shown}
     ranks = {name: figures.ranks(name, reading.chains(name)) for name in reading.shown}
-    return [
-        paragraph(f"{reading.how_chosen} {reading.whose_chains}{_omitted('chains', reading.run.num_chains)}"),
+    drawings = [
         _panels(
             "Traces: the draws in order; chains that have mixed look alike and wander over the same range.",
             traces,
@@ -158,6 +195,8 @@ def _chains(reading: RunReading) -> Content:
             ranks,
         ),
     ]
+    text = f"{reading.how_chosen} {reading.whose_chains}{_omitted('chains', reading.run.num_chains)}"
+    return [paragraph(text), abreast(drawings) if len(reading.shown) == 1 else drawings]
 
 
 def _panels(caption: str, drawings: dict[str, Markup], legend: Markup | None = None) -> Markup:
@@ -188,9 +227,13 @@ def _marginals(reading: RunReading) -> Content:
 
 
 def _over_time(reading: RunReading) -> Content:
+    """Put what happened over time beside what it cost: figures on the left, sentences and the table on the right."""
+    found = [_agreement(reading), _acceptance(reading)]
+    drawings, sentences = ([part for part in found if ("<svg" in part) == is_drawn] for is_drawn in (True, False))
     omitted = _omitted("agents", reading.agents) if reading.run.copies > 1 else ""
     omitted += _omitted("chains", reading.run.num_chains)
-    return [paragraph(omitted) if omitted else "", abreast([_agreement(reading), _acceptance(reading)])]
+    text = [paragraph(omitted) if omitted else "", *sentences, *_cost(reading)]
+    return tag("div", tag("div", join(drawings)), tag("div", join(text)), class_="beside") if drawings else text
 
 
 def _agreement(reading: RunReading) -> Markup:
@@ -207,7 +250,7 @@ def _agreement(reading: RunReading) -> Markup:
         "Consensus error: an agent's root mean square distance from the mean of all agents, in the parameters' own "
         "units; it should be small beside the posterior's spread, and not grow."
     )
-    return _lines("Distance from the network mean", "agent", apart.mean(axis=1), caption)
+    return _lines("Distance from the network mean", reading.run.agent_names, apart.mean(axis=1), caption)
 
 
 def _acceptance(reading: RunReading) -> Markup:
@@ -220,18 +263,19 @@ def _acceptance(reading: RunReading) -> Markup:
         "Acceptance: the share of proposals taken (for NUTS, their mean probability), averaged over stretches of the "
         "run and over agents; a chain near zero is stuck."
     )
-    return _lines("Acceptance", "chain", taken.mean(axis=0), caption, (0, 1.02))
+    chains = [f"chain {chain}" for chain in range(reading.run.num_chains)]
+    return _lines("Acceptance", chains, taken.mean(axis=0), caption, (0, 1.02))
 
 
-def _lines(title: str, what: str, values: np.ndarray, caption: str, limits: figures.Limits = None) -> Markup:
+def _lines(title: str, names: Sequence[str], values: np.ndarray, caption: str, limits: figures.Limits = None) -> Markup:
     """Draw `values` (line, draw) over the run: some of the lines, one for each agent or chain."""
     shown = some(len(values))
-    lines = figures.names_of_lines([f"{what} {k}" for k in shown])
+    lines = figures.names_of_lines([names[k] for k in shown])
     drawing = figures.over_time(f"{title[0].lower()}{title[1:]}", values[shown], limits)
     return figure(caption, [panel(title, drawing, lines)])
 
 
-def _cost(reading: RunReading) -> Content:
+def _cost(reading: RunReading) -> list[Markup]:
     run, summary = reading.run, reading.summary
     _, *bought = mixing(reading)
     rows = [
@@ -257,7 +301,7 @@ def _cost(reading: RunReading) -> Content:
     return [
         paragraph("Warm-up is included. ESS is the bulk effective sample size: what the draws are worth."),
         table("Cost: what was spent, and the effective draws that each unit bought", header, rows),
-        paragraph(" ".join(parts)) if parts else "",
+        *([paragraph(" ".join(parts))] if parts else []),
     ]
 
 

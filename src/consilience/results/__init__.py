@@ -1,5 +1,6 @@
 """Results of a run: its draws, diagnostics, predictions and cost, in memory or on disk."""
 
+from .checks import PredictiveCheck
 from .comparison import ComparedModel, Comparison, check_runs, compare, comparison_of, rows_of_models
 from .function_space import PredictionMixing
 from .held_out import seen_classes
@@ -7,6 +8,7 @@ from .loading import load, moments_of, stored_run
 from .loo import Loo, LooBasis, basis_of, loo_of
 from .loo_rows import k_limit
 from .loo_sums import LooSums, added_up, sums_of
+from .predictions import PredictedInterval
 from .predictive import classification_scores, with_strange
 from .run import Moments, Run
 from .scores import ClassificationScores, CumulativeAccuracy, RegressionScores, Reliability, save_scores
@@ -23,7 +25,9 @@ __all__ = [
     "LooBasis",
     "LooSums",
     "Moments",
+    "PredictedInterval",
     "PredictionMixing",
+    "PredictiveCheck",
     "RegressionScores",
     "Reliability",
     "Run",

@@ -10,7 +10,7 @@ import numpy as np
 
 from .._refused import Refused
 from .._types import Batch, Params
-from ..model import Classification, Regression, Task, as_arrays, rows
+from ..model import Classification, Regression, Task, as_arrays, as_batch, rows
 from .expectation import value_shape
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def test_rows(run: Run, task: Task, test: Batch) -> tuple[Batch, np.ndarray]:
     if rows("test", test) == 0:
         fix = "Write test={name: a[:100] for name, a in ...}."
         raise Refused("test has no rows", "there is nothing to score", fix)
-    test = as_arrays("test", test)
+    test = as_batch("test", test)
     try:
         x, outcomes = task.inputs(test), task.outcomes(test)
     except Refused as refusal:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -32,7 +33,7 @@ def load(
     *,
     like: Params | None = None,
     posterior: Posterior | None = None,
-    shards: Sequence[Batch] | Callable[[int], Batch] | None = None,
+    shards: Sequence[Batch] | Mapping[str, Batch] | Callable[[int], Batch] | None = None,
 ) -> Run:
     """Load the run in a folder that `cs.sample(..., out=path)` fills or has filled, finished or not.
 
@@ -79,7 +80,7 @@ def stored_run(folder: Path, layout: Layout | None = None, averaged: Layout | No
     if layout is not None:
         _check_form(folder, layout, kept)
     sampler = RecordedSampler(facts["name"], facts["bias"] or None, facts["replicated"])
-    owner = _owner(record, progress.attempt)
+    owner, labels = _owner(record, progress.attempt), record.get("labels", {})
     lanes = (settings["num_chains"], 1 if sampler.replicated or owner is not None else network.size)
     moments = None
     if snapshot is not None and any(name.startswith(MOMENTS) for name in snapshot):
@@ -98,7 +99,10 @@ def stored_run(folder: Path, layout: Layout | None = None, averaged: Layout | No
         seconds=progress.seconds,
         planned=settings["num_samples"],
         parameters=named_layout(record["model"]["parameters"], np.dtype(record["model"]["dtype"])),
-        dims={name: tuple(axes) for name, axes in record["dims"].items()},
+        dims=_tuples(record["dims"]),
+        coords=_tuples(labels.get("coords", {})),
+        columns=_tuples(labels.get("columns", {})),
+        names=tuple(labels.get("agents", () if owner is None else owner.names)),
         rows=tuple(record["data"]["rows"]) if owner is None else None,
         moments=moments,
         folder=folder,
@@ -142,6 +146,10 @@ def _check_form(folder: Path, layout: Layout, kept: Layout) -> None:
                 f"{name} has shape {wanted.get(name, 'none')}, in {shown(folder)} it has {found.get(name, 'none')}",
                 "Pass parameters of the model that was sampled, or leave out like=.",
             )
+
+
+def _tuples(table: Table) -> dict[str, tuple[Any, ...]]:
+    return {name: tuple(values) for name, values in table.items()}
 
 
 def _owner(record: Table, attempts: int) -> Owner | None:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from .._refused import Refused
 from .._types import Batch
-from .loo_rows import is_by_row, k_limit, loo_rows
+from .loo_rows import k_limit, loo_rows
 from .loo_sums import LooSums, added_up, sums_of
+from .pointwise import is_by_row
 
 if TYPE_CHECKING:
     from .run import Run

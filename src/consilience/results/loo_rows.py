@@ -22,7 +22,7 @@ from .._refused import Refused
 from .._types import Batch
 from ..model import rows as count_rows
 from .per_draw import copy_of, per_draw
-from .pointwise import log_likelihoods, observed_rows, posterior_of
+from .pointwise import is_by_row, log_likelihoods, observed_rows, posterior_of
 
 if TYPE_CHECKING:
     from .run import Run
@@ -63,11 +63,6 @@ def loo_rows(run: Run, owner: str, shard: Batch, agent: int, var_name: str | Non
     found = per_draw(run, lambda key, params: {"site": posterior.log_likelihood(params, shard)}, agent=agent)
     elpd, k, p_loo = _psis(owner, found["site"].reshape(*found["site"].shape[:2], 1), r_eff)
     return LooRows(owner, elpd, p_loo, k, np.ones(count_rows(owner, shard), bool), {})
-
-
-def is_by_row(run: Run) -> bool:
-    """Tell whether a run's likelihood is a sum over rows; if not, a site is one observation."""
-    return bool(getattr(posterior_of(run), "per_row", True))
 
 
 def k_limit(run: Run) -> float:

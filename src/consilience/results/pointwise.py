@@ -48,7 +48,7 @@ def observed_rows(run: Run, shard: Batch) -> dict[str, Observed]:
 
 def is_by_row(run: Run) -> bool:
     """Tell whether a run's likelihood has a number for every row; if not, a site is one observation."""
-    return bool(getattr(posterior_of(run), "per_row", True))
+    return posterior_of(run).per_row
 
 
 def posterior_of(run: Run) -> Posterior:

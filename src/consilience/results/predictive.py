@@ -1,4 +1,4 @@
-"""Posterior predictive of a run, and its scores on held-out data.
+"""Scores of a run's posterior predictive on held-out data.
 
 The predictive of an agent is the average over its draws ω_k, k = 1..K, of all chains:
 
@@ -13,6 +13,7 @@ draws, nor a function of all draws. A chain that all agents hold is a single cop
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
@@ -23,9 +24,10 @@ from .._checks import whole_number
 from .._lazy import LazyModule
 from .._refused import Refused
 from .._types import Batch, Params
-from ..model import Classification, Regression, Task, as_arrays, rows
+from ..model import Classification, Regression, Task
 from . import held_out, scores
-from .expectation import in_rows, mean_over_draws, pieces, value_shape
+from .expectation import in_rows, pieces, value_shape
+from .predictions import ROWS_AT_ONCE
 from .scores import ClassificationScores, RegressionScores
 
 if TYPE_CHECKING:
@@ -33,22 +35,8 @@ if TYPE_CHECKING:
 
 special: Any = LazyModule("scipy.special")
 
-ROWS_AT_ONCE = 1024
 SUM_TOLERANCE = 1e-2  # how nearly probabilities in half precision add up to 1
 Function = Callable[[Params, Any], jax.Array]
-
-
-def predict(run: Run, function: Function, x: Batch, rows_at_once: int = ROWS_AT_ONCE) -> np.ndarray:
-    """Return the mean of `function(params, x)` over each agent's draws and chains; see `Run.predict`."""
-    count = whole_number("the number of rows of x", rows("x", x), 1)
-    x = as_arrays("x", x)
-    held_out.check_drawn(run)
-    whole_number("rows_at_once", rows_at_once, 1)
-    like = value_shape(run, function, x)
-    parts = in_rows(x, rows_at_once)
-    of_part = like.shape if len(parts) == 1 else value_shape(run, function, parts[0].x).shape
-    has_rows = like.shape[:1] == (count,) and of_part == (parts[0].where.stop, *like.shape[1:])
-    return mean_over_draws(run, function, parts if has_rows else in_rows(x, count), like.shape, has_rows)
 
 
 def evaluate(
@@ -72,9 +60,14 @@ def evaluate(
         for name, value in (("ood", ood), ("seen", seen)):
             if value is not None:
                 raise Refused(f"{name} is for classes", "this task is a regression", f"Leave out {name}=.")
-        return _regression(run, task, x, outcomes, stops, rows_at_once)
+        return replace(_regression(run, task, x, outcomes, stops, rows_at_once), agents=_names(run))
     strange = None if ood is None else held_out.strange_rows(task, ood, x)
-    return _classification(run, task, x, outcomes, strange, seen, stops, rows_at_once)
+    return replace(_classification(run, task, x, outcomes, strange, seen, stops, rows_at_once), agents=_names(run))
+
+
+def _names(run: Run) -> tuple[str, ...]:
+    """Return the agents' names where they were given some."""
+    return run.agent_names if run.names or (run.owner is not None and run.agents == 1) else ()
 
 
 class _Sums(Protocol):
@@ -182,6 +175,10 @@ def classification_scores(
     unseen = np.stack([~np.isin(labels, seen[a]) if seen else np.zeros(len(labels), bool) for a in range(len(known))])
     reliability = scores.Reliability.of(known, labels)
     auroc = None
+    auc = None
+    if classes == 2:
+        has_both = 0 < labels.sum() < len(labels)
+        auc = [scores.auroc(p[labels == 0, 1], p[labels == 1, 1]) if has_both else np.nan for p in known]
     if len(predictives[0]) > len(labels):
         auroc = [scores.auroc(*np.split(scores.entropy(p), [len(labels)])) for p in predictives]
     return ClassificationScores(
@@ -198,6 +195,9 @@ def classification_scores(
         ood_auroc=None if auroc is None else np.array(auroc),
         rows=len(labels),
         draws=draws,
+        auc=None if auc is None else np.array(auc),
+        ece_interval=np.stack([scores.ece_interval(p, labels) for p in known]),
+        base_rates=np.bincount(labels, minlength=classes) / len(labels),
     )
 
 

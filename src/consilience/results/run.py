@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, overload
 
 import numpy as np
 
@@ -17,11 +17,13 @@ from ..network import Network
 from ..report import report
 from ..store import Draws, blocks
 from .arviz import data_tree
+from .checks import PredictiveCheck, predictive_checks
 from .diagnostics import acceptance, consensus_error
 from .function_space import PredictedAt, held_out_rows, rows_of_data
 from .held_out import task_of
 from .loo import Loo, loo
-from .predictive import evaluate, predict
+from .predictions import predict
+from .predictive import evaluate
 from .scores import read_scores, save_scores
 from .selection import Transform
 from .summary import Summary, summarize
@@ -284,15 +286,53 @@ class Run:
         """
         return loo(self, var_name)
 
-    def predict(self, function: Callable[[Params, Any], Any], x: Any, rows_at_once: int = 1024) -> np.ndarray:
+    @overload
+    def predict(
+        self, function: Callable[[Params, Any], Any] | str, x: Any, rows_at_once: int | None = None
+    ) -> np.ndarray: ...
+
+    @overload
+    def predict(
+        self,
+        function: Callable[[Params, Any], Any] | str,
+        x: Any,
+        rows_at_once: int | None = None,
+        *,
+        intervals: float | None,
+        seed: int = 0,
+    ) -> Any: ...
+
+    def predict(
+        self,
+        function: Callable[[Params, Any], Any] | str,
+        x: Any,
+        rows_at_once: int | None = None,
+        *,
+        intervals: float | None = None,
+        seed: int = 0,
+    ) -> Any:
         """Return the posterior mean of `function(params, x)`, as each agent sees it: (agent, ...).
 
+        With `intervals`, return the mean and the ends of the central interval of that probability, `(mean, low, high)`,
+        by the quantiles of the values over all draws and chains.
+
+            run.predict(fn, x, intervals=0.9)               where the function's value lies: a credible interval
+            run.predict("y", {"x": x}, intervals=0.9)       where a new outcome lies: the model's own noise included
+            run.predict("rate", {"x": x}, intervals=0.9)    numpyro.deterministic("rate", ...) of the rows
+
         Args:
+          function: a function of the parameters, as draws show them, and the inputs; or the name of what the model
+            itself makes of rows: an outcome, of which one is drawn for each row and draw, or one of the posterior's
+            `quantities`, such as a NumPyro model's deterministic sites. `x` is then rows like the agents' data, and may
+            lack what is not needed.
           x: inputs, a pytree of arrays with one leading axis.
-          rows_at_once: rows of `x` that are computed together, for a function that gives one row for each. One that
-            looks at other rows too, as batch normalisation does, needs `len(x)`.
+          rows_at_once: rows of `x` that are computed together, for a function that gives one row for each; left out,
+            1024, or as many as the values of all draws have room for in 64 MB where intervals are wanted. A function
+            that looks at other rows too, as batch normalisation does, needs `len(x)`.
+          intervals: probability of the intervals.
+          seed: random seed of outcomes. They also depend on `rows_at_once`.
         """
-        return predict(self, function, x, rows_at_once)
+        return predict(self, function, x, rows_at_once, intervals, seed)
 
     def evaluate(
         self,
@@ -328,6 +368,16 @@ class Run:
     def evaluation(self) -> Any:
         """Scores of the last `evaluate`, of this run or of the one it was loaded from; None before the first."""
         return None if self.folder is None else read_scores(self.folder)
+
+    @cached_property
+    def predictive_checks(self) -> Mapping[str, PredictiveCheck]:
+        """Check every outcome that is one number a row, by its name: what was observed beside what is drawn again.
+
+        Of the agents' own rows, by the first agent's draws, some of either where there are many. Empty where the run
+        does not know its posterior or data, or `keep=` has left parameters out, or the posterior cannot draw outcomes,
+        or not all draws are finite, or the model is so large that fewer than 20 rows could be afforded.
+        """
+        return predictive_checks(self)
 
     def report(self, path: str | Path = "report.html", title: str | None = None) -> Path:
         """Write one self-contained page about the run: open it in any browser, or print it."""

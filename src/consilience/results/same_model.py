@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import jax
@@ -12,26 +12,43 @@ import numpy as np
 from .._refused import Refused
 from .._types import Batch, Key, Params
 from ..engine import code_of_posterior, row_of
-from ..model import Layout, Posterior, own_shards
+from ..model import (
+    AGENT,
+    Layout,
+    Posterior,
+    check_alike,
+    own_shards,
+    shards_as_sampled,
+    with_agents,
+    without_agents,
+)
 from ..store import Table, describe_data, shown
 
 PARTS = {"prior": "the prior", "likelihood": "the likelihood"}
 X64 = "jax_enable_x64"
 
 
-def same_shards(folder: Path, record: Table, shards: Sequence[Batch] | Callable[[int], Batch]) -> list[Batch]:
-    """Return checked shards; refuse others than the run in a folder was sampled with, naming whose they are."""
-    there, names = record["data"], agents_of(record)
+Shards = Sequence[Batch] | Mapping[str, Batch] | Callable[[int], Batch]
+
+
+def same_shards(folder: Path, record: Table, shards: Shards) -> list[Batch]:
+    """Return shards as a run had them; refuse others than it was sampled with, naming whose they are."""
+    there, names, labels = record["data"], agents_of(record), record.get("labels", {})
     size = len(there["rows"])
     if not callable(shards) and len(shards) != size:
         whose = f"{names[0]}'s own, one shard" if "agent" in record else f"of {size} agents"
         fix = "Write shards=[mine]." if "agent" in record else "Pass the shards that it was sampled with."
         raise Refused("shards", f"there are {len(shards)}, and the run in {shown(folder)} is {whose}", fix)
-    found = own_shards(shards, size, range(size), names)
+    given = own_shards(shards, size, range(size)) if callable(shards) else shards
+    found = shards_as_sampled(given, () if "agent" in record else labels.get("agents", ()))
+    is_numbered = labels.get("numbered", False)
+    if is_numbered and AGENT in found[0]:
+        found = without_agents(found)  # the run's own shards, which have been given them
+    found = check_alike(found, names)
     here = describe_data(found)
     changed = [k for k in range(size) if here["fingerprints"][k] != there["fingerprints"][k]]
     if not changed:
-        return found
+        return with_agents(found, _numbers(record)) if is_numbered else found
     if sorted(here["fingerprints"]) == sorted(there["fingerprints"]):
         reason = f"{_listed(names, changed)} are out of place: the run in {shown(folder)} has them in another order"
         raise Refused("shards", reason, "Pass them in the order in which they were sampled.")
@@ -101,7 +118,18 @@ def agents_of(record: Table) -> list[str]:
     """Return what messages call the agents whose data are recorded."""
     if "agent" in record:
         return [record["agent"]["name"]]
-    return [f"agent {agent}" for agent in range(len(record["data"]["rows"]))]
+    return [f"agent {name}" for name in record.get("labels", {}).get("agents") or range(len(record["data"]["rows"]))]
+
+
+def _numbers(record: Table) -> Sequence[int]:
+    """Return the numbers of the agents whose data are recorded, as their model has them."""
+    if "agent" not in record:
+        return range(len(record["data"]["rows"]))
+    agent = record["agent"]
+    if agent["without"]:
+        reason = f"{', '.join(agent['without'])} had left when it was sampled, and it has not kept its agents' numbers"
+        raise Refused("shards", reason, 'Sample with the numbers in the data: {"agent": ..., ...}.')
+    return [agent["names"].index(agent["name"])]
 
 
 def _start(init: Params | Callable[[Key], Params] | None) -> Layout | None:

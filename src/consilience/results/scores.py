@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_type_hints
 
@@ -25,6 +25,8 @@ scipy_stats: Any = LazyModule("scipy.stats")
 
 BINS = 15
 LEVELS = (0.5, 0.8, 0.9, 0.95)
+ECE_LEVEL, RESAMPLES = 0.9, 400  # of the interval around an ECE
+RESAMPLED_AT_ONCE = 2_000_000  # numbers
 SHOWN_AGENTS = 20
 
 
@@ -76,9 +78,10 @@ class Jsonable:
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Any:
+        """Convert back; what is missing, as another version did not have it yet, is what the class has by default."""
         hints = get_type_hints(cls)
-        names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
-        return cls(**{name: _revived(hints[name], plain[name]) for name in names})
+        there = [field.name for field in fields(cls) if field.name in plain or field.default is MISSING]  # type: ignore[arg-type]
+        return cls(**{name: _revived(hints[name], plain[name]) for name in there})
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +118,29 @@ class Reliability(Jsonable):
         return gap.sum(axis=1) / self.count.sum(axis=1)
 
 
+def ece_interval(probabilities: np.ndarray, labels: np.ndarray, bins: int = BINS) -> np.ndarray:
+    """Return the ends of an interval of ECE_LEVEL around one predictive's ECE, by a bootstrap over the test rows.
+
+    With e the ECE and q its quantiles over RESAMPLES sets of rows drawn with replacement, the interval is
+    [2e - q_high, 2e - q_low], cut off at 0. An ECE is biased upwards, as gaps have no sign, and that of a bootstrap's
+    rows once more; taken as an interval, the quantiles themselves would lie too high by both.
+    """
+    confidence = probabilities.max(axis=-1)
+    if np.isnan(confidence).any():
+        return np.full(2, np.nan)
+    place = np.searchsorted(np.linspace(0, 1, bins + 1)[1:-1], confidence, side="left")
+    gaps = np.eye(bins)[place] * (correct(probabilities, labels) - confidence)[:, None]  # (rows, bins)
+    count, random = len(labels), np.random.default_rng(0)
+    resampled: list[np.ndarray] = []
+    at_once = max(1, RESAMPLED_AT_ONCE // count)
+    for first in range(0, RESAMPLES, at_once):
+        sets = random.multinomial(count, np.full(count, 1 / count), size=min(at_once, RESAMPLES - first))
+        resampled.append(np.abs(sets @ gaps).sum(axis=1) / count)
+    observed = np.abs(gaps.sum(axis=0)).sum() / count
+    low, high = np.quantile(np.concatenate(resampled), [(1 - ECE_LEVEL) / 2, (1 + ECE_LEVEL) / 2])
+    return np.maximum(0.0, [2 * observed - high, 2 * observed - low])
+
+
 @dataclass(frozen=True, eq=False)
 class CumulativeAccuracy(Jsonable):
     """Accuracy and NLL of the predictive averaged over the first `draws` draws of all chains."""
@@ -147,6 +173,7 @@ class Scores(Jsonable, ABC):
     kind: ClassVar[str]
     draws: int
     rows: int
+    agents: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the scores as a JSON-able dictionary; `scores_from_dict` takes it back."""
@@ -160,16 +187,18 @@ class Scores(Jsonable, ABC):
         columns = self._columns()
         values = np.stack([column for _, column, _ in columns], axis=1)
         widths = [max(10, len(name) + 2) for name, _, _ in columns]
+        names = self.agents or tuple(map(str, range(len(values))))
+        first = max(6, *(len(name) + 2 for name in names[:SHOWN_AGENTS]))
 
         def line(head: object, cells: Sequence[object]) -> str:
-            return f"{head!s:<6}" + "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+            return f"{head!s:<{first}}" + "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
 
         def shown(row: np.ndarray) -> list[str]:
             return ["-" if np.isnan(value) else f"{value:.4g}" for value in row]
 
         lines = [f"{self.kind}: {self.rows:,} test rows, {self.draws:,} draws a chain", ""]
         lines.append(line("agent", [name for name, _, _ in columns]))
-        lines += [line(agent, shown(row)) for agent, row in enumerate(values[:SHOWN_AGENTS])]
+        lines += [line(name, shown(row)) for name, row in zip(names, values[:SHOWN_AGENTS], strict=False)]
         if len(values) > SHOWN_AGENTS:
             lines.append(f"... {SHOWN_AGENTS} of {len(values)} agents; all are in the attributes")
         if len(values) > 1:
@@ -195,6 +224,11 @@ class ClassificationScores(Scores):
         entropy says other; 0.5 is chance. None where no such rows were given.
       rows: of the test set.
       draws: per chain.
+      auc: of two classes, the probability that a row of class 1 is given a larger p(1 | x) than one of class 0, ties
+        counting half, (agent,): the c-statistic. None for more classes, NaN where the test rows are of one class.
+      ece_interval: ends of a 90 % interval around the ECE, by a bootstrap over the test rows, (agent, 2).
+      base_rates: share of each class among the test rows, (class,).
+      agents: names of the agents; empty where they have none.
     """
 
     kind: ClassVar[Literal["classification"]] = "classification"
@@ -212,15 +246,34 @@ class ClassificationScores(Scores):
     ood_auroc: np.ndarray | None
     rows: int
     draws: int
+    auc: np.ndarray | None = None
+    ece_interval: np.ndarray | None = None
+    base_rates: np.ndarray | None = None
+    agents: tuple[str, ...] = ()
+
+    @property
+    def at_base_rates(self) -> dict[str, float]:
+        """Scores of always saying the base rates of the test rows, by attribute: what knows nothing of x attains."""
+        if self.base_rates is None:
+            return {}
+        share = self.base_rates
+        found = {"accuracy": share.max(), "nll": entropy(share), "brier": 1 - (share**2).sum(), "ece": 0, "auc": 0.5}
+        return {name: float(value) for name, value in found.items()}
 
     def _columns(self) -> list[tuple[str, np.ndarray, str]]:
         columns = [
             ("accuracy", self.accuracy, "fraction of test rows whose most probable class is the true one"),
             ("NLL", self.nll, "mean of -log p(true class): lower is better, inf where a true class was ruled out"),
-            ("Brier", self.brier, "mean squared distance of p from the truth, 0 to 2: lower is better"),
-            ("ECE", self.ece, f"mean gap between confidence and accuracy over {BINS} bins: 0 is calibrated"),
+            ("Brier", self.brier, "mean of Σ (p - truth)² over classes, 0 to 2: lower is better" + self._base("brier")),
+            (
+                "ECE",
+                self.ece,
+                f"mean gap between confidence and accuracy over {BINS} bins: 0 is calibrated{self._sure()}",
+            ),
         ]
-        if self.seen is not None:
+        if self.auc is not None:
+            columns.insert(1, ("AUC", self.auc, "c-statistic: how well p tells the two classes, 0.5 is chance"))
+        if self.seen is not None and not np.isnan(self.unseen_accuracy).all():
             columns += [
                 ("unseen acc", self.unseen_accuracy, "accuracy on classes that the agent has no data of"),
                 ("unseen NLL", self.unseen_nll, "NLL on classes that the agent has no data of"),
@@ -229,6 +282,16 @@ class ClassificationScores(Scores):
             meaning = "how well entropy tells rows of another distribution: 0.5 is chance, 1 perfect"
             columns.append(("OOD AUROC", self.ood_auroc, meaning))
         return columns
+
+    def _sure(self) -> str:
+        """Say within what the ECE lies; of several agents, from the lowest start of an interval to the highest end."""
+        if self.ece_interval is None or not np.isfinite(self.ece_interval).all():
+            return ""
+        low, high = self.ece_interval.min(), self.ece_interval.max()
+        return f"; {ECE_LEVEL:.0%} within {low:.3f} and {high:.3f}, by a bootstrap over test rows"
+
+    def _base(self, name: str) -> str:
+        return f"; {value:.4g} at the base rates" if (value := self.at_base_rates.get(name)) is not None else ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,6 +304,7 @@ class RegressionScores(Scores):
       cumulative: rmse and nll as draws come in.
       rows: of the test set.
       draws: per chain.
+      agents: names of the agents; empty where they have none.
     """
 
     kind: ClassVar[Literal["regression"]] = "regression"
@@ -251,6 +315,7 @@ class RegressionScores(Scores):
     cumulative: CumulativeError
     rows: int
     draws: int
+    agents: tuple[str, ...] = ()
 
     def _columns(self) -> list[tuple[str, np.ndarray, str]]:
         return [
@@ -305,6 +370,8 @@ def _plain(value: Any) -> Any:
 def _revived(hint: Any, value: Any) -> Any:
     if value is None or isinstance(value, int):
         return value
+    if hint == tuple[str, ...]:
+        return tuple(value)
     if is_dataclass(hint):
         return hint.from_dict(value)  # type: ignore[union-attr]
     if hint == tuple[tuple[int, ...], ...] | None:

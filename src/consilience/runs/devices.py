@@ -89,8 +89,11 @@ class Devices:
         """Return which agents of a network live on this host."""
         return self._arrays(network.size).own
 
+    def numbers(self, network: Network) -> range:
+        return self.agents(network)
+
     def names(self, network: Network) -> list[str]:
-        return [f"agent {agent}" for agent in self.agents(network)]
+        return [network.called(agent) for agent in self.agents(network)]
 
     def chains(self, prepared: Prepared) -> Chains:
         return mesh_chains(prepared, self._arrays(prepared.network.size))

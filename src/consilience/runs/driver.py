@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -16,7 +17,7 @@ from .._cache import processor
 from .._refused import Refused
 from .._types import Batch
 from ..engine import Chains, Chunk, Hosts, code_of_posterior, read_moments
-from ..model import View, form, own_shards
+from ..model import View, infinities_explained
 from ..neighbors import Traffic, price
 from ..network import Network
 from ..results import Run, moments_of, stored_run
@@ -30,15 +31,17 @@ from ..store import (
     Sink,
     Table,
     Writer,
+    check_folder,
     describe,
-    describe_data,
     describe_network,
     describe_sampler,
     differences,
     surroundings,
 )
 from .bar import progress_bar
-from .preparing import Prepared, prepare
+from .data import data_of_all, own_data
+from .labels import Labels, find_labels
+from .preparing import Prepared, prepare_numbered
 from .request import Request
 from .runtime import Home, Wish
 
@@ -55,6 +58,7 @@ class Job:
 
     Attributes:
       shards: data of the agents that live here.
+      labels: names of agents, of columns, and along axes of what is kept.
       identity: the run's record.
       sink: destination of its draws, which knows how far the run has come.
     """
@@ -63,6 +67,7 @@ class Job:
     home: Home
     prepared: Prepared
     shards: Sequence[Batch]
+    labels: Labels
     chains: Chains
     identity: Table
     sink: Sink
@@ -99,21 +104,29 @@ def open_job(request: Request, home: Home) -> Job:
     agents = hosts.together(lambda: home.agents(request.network))
     _check_hosts(hosts, _settings(request))  # before anything is loaded
     hosts.together(lambda: _check_sharing(request, hosts))
+    hosts.together(lambda: _check_out(request.out, hosts))
+    request = hosts.together(request.with_names)
     names = home.names(request.network)
-    shards = hosts.together(lambda: own_shards(request.shards, request.network.size, agents, names))
-    data = _data_of_all(hosts, agents, shards)
+    shards, columns = hosts.together(lambda: own_data(request, agents, names))
+    data = data_of_all(hosts, request.network, agents, shards, columns)
     stack = partial(home.stack, lengths=data["rows"])
-    prepared = hosts.together(lambda: prepare(request, shards, names, stack))
+    numbers = home.numbers(request.network)
+    prepared, used = hosts.together(lambda: prepare_numbered(request, shards, numbers, names, stack))
+    numbered = used is not shards
+    is_whole = not home.record.get("agent", {}).get("without")  # else names are not in the order of numbers
+    found = hosts.together(lambda: find_labels(prepared, columns, used[0], numbered, is_whole))
+    labels = Labels.from_table(hosts.gather(found.to_table())[0])  # the first host's: they follow from its rows
     chains = hosts.together(lambda: home.chains(prepared))
-    identity = {**describe_job(prepared, request, data, chains.code), **home.record}
+    identity = {**describe_job(prepared, labels, request, data, chains.code), **home.record}
     _check_hosts(hosts, identity)  # before anything is compiled, or they would wait for each other for ever
     chains.compile()
-    home.check_start(chains)
-    return Job(request, home, prepared, shards, chains, identity, _open_sink(request, home, prepared, identity))
+    with infinities_explained(names, used):
+        home.check_start(chains)
+    return Job(request, home, prepared, used, labels, chains, identity, _open_sink(request, home, prepared, identity))
 
 
-def describe_job(prepared: Prepared, request: Request, data: Table, code: str) -> Table:
-    """Return the record of a run, given that of its data and the fingerprint of its code."""
+def describe_job(prepared: Prepared, labels: Labels, request: Request, data: Table, code: str) -> Table:
+    """Return the record of a run, given its labels, the record of its data and the fingerprint of its code."""
     return describe(
         prepared.network,
         prepared.sampler,
@@ -122,7 +135,8 @@ def describe_job(prepared: Prepared, request: Request, data: Table, code: str) -
         prepared.layout,
         prepared.view.layout,
         None if prepared.averaged is None else prepared.averaged.layout,
-        prepared.posterior.dims,
+        labels.dims,
+        labels.recorded(),
         code,
         {} if request.out is None else code_of_posterior(prepared.posterior, prepared.layout, prepared.row),
         asdict(request.length),
@@ -155,6 +169,12 @@ def _check_sharing(request: Request, hosts: Hosts) -> None:
         raise Refused("out", "every host has the draws of its own agents", 'Say where they go, out="runs/first".')
 
 
+def _check_out(out: Path | None, hosts: Hosts) -> None:
+    """Refuse a folder that cannot be made, before anything is computed for it; the other hosts may not see it yet."""
+    if out is not None and hosts.is_first:
+        check_folder(out, 'out="runs/first"')
+
+
 def _check_hosts(hosts: Hosts, table: Table) -> None:
     """Refuse hosts that are about to run different things."""
     first, *others = hosts.gather(table)
@@ -168,19 +188,6 @@ def _check_hosts(hosts: Hosts, table: Table) -> None:
                 )
 
     hosts.together(check)
-
-
-def _data_of_all(hosts: Hosts, own: range, shards: Sequence[Batch]) -> Table:
-    """Return what is recorded of all agents' data; refuse data of two hosts that is not of one form."""
-    found = hosts.gather({**describe_data(shards), "first": own.start, "form": form(shards[0])})
-
-    def check() -> None:
-        for host in found:
-            if host["form"] != found[0]["form"]:
-                raise Refused(f"agent {host['first']}", f"its data is {host['form']}, agent 0's is {found[0]['form']}")
-
-    hosts.together(check)
-    return {name: [value for host in found for value in host[name]] for name in ("rows", "fingerprints")}
 
 
 def _open_sink(request: Request, home: Home, prepared: Prepared, identity: Table) -> Sink:
@@ -221,7 +228,7 @@ def draw(job: Job, done: Progress, began: float, observe: Callable[[Chunk, Progr
                 most = min(length.num_samples - first, chains.program.buffer)
                 chunk = chains.advance(max(1, min(most, agreed.iterations // length.thin)), length.thin)
                 done = replace(done, drawn=first + len(chunk.positions))
-                diverged = diverged or _divergence(chunk, first)
+                diverged = diverged or _divergence(chunk, first, job.prepared.network)
             redone, watched = check_in_step(chunk, (done.redone, done.watched))
             seconds = before + time.perf_counter() - began
             done = replace(done.sent(job.home.of_all(chunk.traffic)), seconds=seconds, redone=redone, watched=watched)
@@ -233,7 +240,7 @@ def draw(job: Job, done: Progress, began: float, observe: Callable[[Chunk, Progr
             if agreed.stop and done.drawn < length.num_samples:
                 raise Stopped
     if diverged:
-        warnings.warn(f"the sampler diverged: {diverged}. Use smaller steps.", stacklevel=5)
+        warnings.warn(f"the sampler diverged: {diverged}. Use smaller steps.", stacklevel=6)
     if job.prepared.sampler.second_stage is not None and done.combined < done.drawn:
         done = combine(job.prepared.sampler.second_stage, sink, job.prepared.view, job.prepared.network, done)
         sink.save(done, chains.snapshot())
@@ -263,7 +270,10 @@ def result(job: Job) -> Run:
         shards=job.shards if len(job.shards) == prepared.network.size else None,
         own_shards=job.shards,
         parameters=prepared.layout,
-        dims=prepared.posterior.dims,
+        dims=job.labels.dims,
+        coords=job.labels.coords,
+        columns=job.labels.columns,
+        names=job.labels.agents,
     )
     if isinstance(sink, RunFolder):
         return known(stored_run(sink.folder, prepared.view.layout, averaged))
@@ -289,7 +299,7 @@ def result(job: Job) -> Run:
     )
 
 
-def _divergence(chunk: Chunk, drawn: int) -> str:
+def _divergence(chunk: Chunk, drawn: int, network: Network) -> str:
     """Say where a chain diverged, if it did; its draws may stay finite while all it computes has become NaN.
 
     Args:
@@ -299,7 +309,7 @@ def _divergence(chunk: Chunk, drawn: int) -> str:
     for values in chunk.stats.values():
         bad |= ~np.isfinite(values)
     for draw, chain, copy in np.argwhere(bad)[:1]:
-        return f"agent {chunk.first + copy}, chain {chain} is not finite from draw {drawn + draw} on"
+        return f"{network.called(chunk.first + copy)}, chain {chain} is not finite from draw {drawn + draw} on"
     return ""
 
 

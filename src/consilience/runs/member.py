@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 
 LINGER = 1.5  # seconds in which the last card reaches the neighbours
 LONGEST_LINGER = 5.0  # seconds in which a neighbour that has yet to learn that all is done comes, and learns it
+COLUMNS = "labels.columns."  # in a run's record
 LOOK = 0.5  # seconds between two looks at the board
 
 log = logging.getLogger("consilience.peers")
@@ -256,7 +257,9 @@ class Member:
 
     def _are_alike(self, crew: list[Card]) -> bool:
         """Tell whether all run the same thing; if not, refuse to start, or in the midst of a run wait for others."""
-        lines = differences({card.name: dict(card.identity) for card in crew}, show=str)
+        # Not all agents know what their columns are called; those that do have them in one order.
+        known = {what: names for card in crew for what, names in card.identity.items() if what.startswith(COLUMNS)}
+        lines = differences({card.name: {**known, **card.identity} for card in crew}, show=str)
         if not lines:
             return True
         refusal = Refused(

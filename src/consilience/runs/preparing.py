@@ -13,7 +13,7 @@ import numpy as np
 
 from .._refused import Refused
 from .._types import Batch, Key, Params
-from ..model import RESERVED, Layout, Posterior, Shards, View, check_posterior, kept_function
+from ..model import AGENT, RESERVED, Layout, Posterior, Shards, View, check_posterior, kept_function, with_agents
 from ..network import Network
 from ..samplers import Sampler
 from .request import Request
@@ -67,11 +67,11 @@ def prepare(request: Request, shards: Sequence[Batch], names: Sequence[str], sta
     for_start, for_run = _keys(np.uint32(request.length.seed), jax.config.jax_default_prng_impl)  # type: ignore[attr-defined]
     layout, starts = _starts(_init(posterior, request.init), for_start, request.length.num_chains)
     start = jax.tree.map(jnp.asarray, layout.unravel(np.asarray(starts)[0]))
-    for name, shard in zip(names, shards, strict=True):
-        posterior.check_data(name, start, shard)
-    stacked = stack(shards)
+    stacked = stack(shards, whole=not posterior.per_row)
     one = jax.tree.map(lambda form: jax.ShapeDtypeStruct(form.shape[1:], form.dtype), stacked.padded_form.batch)
     check_posterior(posterior, start, one)
+    for name, shard in zip(names, shards, strict=True):
+        posterior.check_data(name, start, shard)
     sampler = request.sampler.resolve(network, layout.dimension, request.length.num_warmup).starting_at(starts[0])
     view = View.of(layout, kept_function(posterior.constrain, request.keep))
     _check_dims(posterior.dims, view.layout)
@@ -85,6 +85,30 @@ def prepare(request: Request, shards: Sequence[Batch], names: Sequence[str], sta
     return Prepared(
         posterior, network, sampler, layout, starts, for_run, stacked, tuple(names), view, drawn, averaged, watched
     )
+
+
+def prepare_numbered(
+    request: Request,
+    shards: Sequence[Batch],
+    numbers: Sequence[int],
+    names: Sequence[str],
+    stack: Callable[..., Shards],
+) -> tuple[Prepared, Sequence[Batch]]:
+    """Prepare a run, with the agents' numbers in their data where its model asks for batch["agent"]."""
+    try:
+        return prepare(request, shards, names, stack), shards
+    except (KeyError, Refused) as error:
+        if not (isinstance(shards[0], dict) and AGENT not in shards[0] and _lacks(AGENT, error)):
+            raise
+    shards = with_agents(shards, numbers)
+    return prepare(request, shards, names, stack), shards
+
+
+def _lacks(name: str, error: BaseException | None) -> bool:
+    """Tell whether an error, or what has caused it, is that a dict lacks this key."""
+    if isinstance(error, KeyError) and error.args == (name,):
+        return True
+    return error is not None and _lacks(name, error.__cause__)
 
 
 def _init(posterior: Posterior, init: Any) -> Any:
@@ -118,6 +142,9 @@ def _check_dims(dims: Mapping[str, Sequence[str]], kept: Layout) -> None:
     """Refuse names of axes that are not as many as the axes, repeated, or reserved."""
     for name, shape in zip(kept.names, kept.shapes, strict=True):
         axes = tuple(dims.get(name, ()))
+        if isinstance(dims.get(name), str):
+            reason = f"{name} has {dims[name]!r}, and a name for each of its axes is needed"  # type: ignore[call-overload]
+            raise Refused("dims", reason, f'Write dims={{"{name}": ("{dims[name]}",)}}.')  # type: ignore[call-overload]
         if name in dims and (len(axes) != len(shape) or len(set(axes)) < len(axes) or set(axes) & set(RESERVED)):
             raise Refused(
                 "dims",

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import jax
 
 from .._checks import whole_number
 from .._refused import Refused
 from .._types import Batch, Key, Params
-from ..model import Keep, Posterior
+from ..model import Keep, Posterior, is_frame
 from ..network import Network
 from ..samplers import Sampler
 
@@ -43,13 +45,15 @@ class Request:
     """A run as a caller asks for it: the arguments of `cs.sample`, in groups.
 
     Attributes:
+      shards: all agents' data, by their names or in the network's order, or a function of an agent's number.
+      columns: names of the columns of tables in the data, where the data do not have them.
       out: folder of the run; None: it is kept in memory.
       label: what the progress bar says; empty: no bar.
       began: when the call was made, in seconds of `time.perf_counter`.
     """
 
     posterior: Posterior
-    shards: Sequence[Batch] | Callable[[int], Batch]
+    shards: Sequence[Batch] | Mapping[str, Batch] | Callable[[int], Batch]
     network: Network
     sampler: Sampler
     length: Length
@@ -61,6 +65,36 @@ class Request:
     resume: bool = False
     label: str = ""
     began: float = 0.0
+    columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def with_names(self) -> Request:
+        """Return the request with the agents' names, if it has some, in its network, and shards in that order."""
+        if not isinstance(self.shards, Mapping):
+            return self
+        names = _names_of(self.shards, self.network)
+        return replace(self, shards=[self.shards[name] for name in names], network=self.network.named(names))
+
+
+def _names_of(shards: Mapping[str, Batch], network: Network) -> tuple[str, ...]:
+    """Return the names under which data are given, in the network's order; refuse one agent's data, and other names."""
+    size = network.size
+    for name, batch in shards.items():
+        if not isinstance(name, str) or (jax.tree_util.all_leaves([batch]) and not is_frame(batch)):
+            reason = f"a {type(shards).__name__} of arrays is one agent's data, and every agent needs its own"
+            fix = (
+                f"Write shards=cs.shard(data, agents={size}), [data] for one agent, a dict with the data of every "
+                f'agent under its name, {{"a": {{"x": x, "y": y}}, "b": ...}}, or a function of an agent\'s number.'
+            )
+            raise Refused("shards", reason, fix)
+    if network.names and set(network.names) != set(shards):
+        lacks = [f"lack {name!r}" for name in network.names if name not in shards]
+        has = [f"have {name!r}" for name in shards if name not in network.names]
+        raise Refused("shards", f"they {' and '.join(lacks + has)}, unlike the network", "Name all of its agents.")
+    if len(shards) != size:
+        called = ", ".join(map(str, shards))
+        reason = f"there are shards of {len(shards)} agents ({called}), and the network has {size}"
+        raise Refused("shards", reason, "Every agent needs exactly one.")
+    return network.names or tuple(shards)
 
 
 def check_arguments(posterior: Any, network: Any, sampler: Any, out: Any, resume: bool) -> None:

@@ -64,8 +64,16 @@ class Home(Protocol):
     def names(self, network: Network) -> list[str]:
         """Return what refusals call the agents that live in this process."""
 
-    def stack(self, shards: Sequence[Batch], lengths: Sequence[int]) -> Shards:
-        """Stack the shards of the agents in this process; `lengths` are the numbers of rows of all agents' shards."""
+    def numbers(self, network: Network) -> Sequence[int]:
+        """Return the numbers, among all that there were at first, of the agents that live in this process."""
+
+    def stack(self, shards: Sequence[Batch], lengths: Sequence[int], whole: bool) -> Shards:
+        """Stack the shards of the agents in this process.
+
+        Args:
+          lengths: the numbers of rows of all agents' shards.
+          whole: whether no shard may be padded.
+        """
 
     def chains(self, prepared: Prepared) -> Chains:
         """Trace the chains of the agents in this process, placed where they are computed."""

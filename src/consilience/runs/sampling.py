@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from .._checks import refuse_unknown_keywords
 from .._refused import Refused
 from .._types import Batch, Key, Params
 from ..model import Keep, Posterior
@@ -18,9 +19,10 @@ from .runtime import Runtime
 from .simulate import Simulate
 
 
+@refuse_unknown_keywords("cs.sample")
 def sample(
     posterior: Posterior,
-    shards: Sequence[Batch] | Callable[[int], Batch],
+    shards: Sequence[Batch] | Mapping[str, Batch] | Callable[[int], Batch],
     network: Network,
     sampler: Sampler,
     *,
@@ -37,13 +39,15 @@ def sample(
     resume: bool = False,
     progress: bool | str = True,
     runtime: Runtime | None = None,
+    columns: Mapping[str, Sequence[str]] | None = None,
 ) -> Run:
     """Sample one posterior over a network of agents, none of which sees another's data.
 
     Args:
       posterior: the posterior to sample.
-      shards: one pytree of data per agent, as `cs.shard` gives them, or a function of an agent's number that gives its
-        own: where several hosts share a run, it is called for the agents of this host only.
+      shards: one pytree of data per agent, as `cs.shard` gives them, or these by the agents' names, {"north": ...}; or
+        a function of an agent's number that gives its own: where several hosts share a run, it is called for the
+        agents of this host only. A data frame is a dict of its columns, and a table within a dict, {"x": frame}.
       network: which agents may talk to each other.
       sampler: the sampler to use: `cs.nuts()` where nothing speaks against it.
       num_samples: kept draws per chain, 1000 unless given.
@@ -67,6 +71,7 @@ def sample(
       runtime: where agents live: `cs.Devices()`, on a mesh of devices, of this host or of several; None: as lanes of
         one array, on jax's default device. The chain is the same, but for how sums round. `cs.Peer("b/agent.toml")`:
         this process is one agent, the others are on their owners' machines, and `shards` has its own data alone.
+      columns: names of the columns of tables in the data, {"x": ["age", "dose"]}, where these are no data frames.
     """
     runtime = Simulate() if runtime is None else runtime
     if isinstance(runtime, type) or not isinstance(runtime, Runtime):
@@ -89,6 +94,7 @@ def sample(
             resume,
             label if hosts.is_first else "",
             began,
+            columns or {},
         )
 
     began, hosts = time.perf_counter(), runtime.hosts

@@ -19,7 +19,7 @@ import numpy as np
 
 from .._lazy import LazyModule
 from ..engine import ROWS_TRACED, Chains, Hosts, Inputs, Model, OneDevice, start_values_all, trace
-from ..model import Shard, check_start, form, stack_on_host
+from ..model import Shard, check_start, form, infinities_explained, stack_on_host
 from ..neighbors import Arrays, Collectives, Form, Interrupted, Masks, PeerNeighbors, Traffic, no_edges
 from ..network import Network
 from ..peers import Mailbox, Place
@@ -34,7 +34,8 @@ nx: Any = LazyModule("networkx")
 
 # Recorded by every agent, and free to differ between them.
 OWN = (
-    *("format", "status", "created", "data.", "dims.", "model.start", "model.prior", "model.likelihood"),
+    *("format", "status", "created", "data.", "dims.", "labels.coords."),
+    *("model.start", "model.prior", "model.likelihood"),
     *("versions.python", "versions.numpy", "versions.device"),
 )
 
@@ -89,7 +90,7 @@ class Segment:
         self.members = tuple(place.names[member] for member in members)
         self.without = tuple(name for name in place.names if name not in self.members)
         self._index = self.members.index(place.name)
-        network = _rest(request.network, members, self.without)
+        network = _rest(request.network, members, self.without).named(self.members)
         self.collectives = Collectives(_Renumbered(mailbox, members), network, self._index)
         self._counted = self._so_far()
         self.job = open_job(replace(request, network=network), self)
@@ -105,8 +106,11 @@ class Segment:
     def agents(self, network: Network) -> range:
         return range(self._index, self._index + 1)
 
+    def numbers(self, network: Network) -> list[int]:
+        return [self._place.index]  # whoever is left out
+
     def names(self, network: Network) -> list[str]:
-        return [f"agent {self._place.name}"]
+        return [network.called(self._index)]
 
     def chains(self, prepared: Prepared) -> Chains:
         """Trace this agent's chains: a single lane, whose link calls out of the compiled loop, round by round."""
@@ -160,7 +164,9 @@ class Segment:
         if sink.snapshot is None:
             [starts] = self.collectives.down([np.asarray(chains.positions)], kind="start")  # others may round theirs
             chains.positions = jnp.asarray(starts)
-            check_start(*map(np.asarray, chains.begin()), agents=self.names(prepared.network))
+            names = self.names(prepared.network)
+            with infinities_explained(names, self.job.shards):
+                check_start(*map(np.asarray, chains.begin()), agents=names)
         else:
             chains.restore(sink.snapshot)
         return replace(sink.progress.sent(self.of_all(self._sent())), attempt=meeting.attempt)

@@ -42,8 +42,11 @@ class Simulate:
         """Return all agents of a network."""
         return range(network.size)
 
+    def numbers(self, network: Network) -> range:
+        return self.agents(network)
+
     def names(self, network: Network) -> list[str]:
-        return [f"agent {agent}" for agent in self.agents(network)]
+        return [network.called(agent) for agent in self.agents(network)]
 
     def chains(self, prepared: Prepared) -> Chains:
         return simulation(
@@ -60,7 +63,7 @@ class Simulate:
         )
 
     def check_start(self, chains: Chains) -> None:
-        check_start(*map(np.asarray, chains.begin()))
+        check_start(*map(np.asarray, chains.begin()), agents=self.names(chains.network))
 
     def part(self, prepared: Prepared) -> Part:
         copies = 1 if prepared.sampler.replicated else prepared.network.size
@@ -106,7 +109,8 @@ def simulation(
     model = Model(posterior, layout, lane_link(one_copy), one_copy, view or View.of(layout), averaged, watched)
     if not isinstance(shards, ShardsBySize):
         return Chains(network, model, inputs, positions)
-    padded = inputs._replace(shards=shards.padded_form)
+    form = shards.padded_form
+    padded = inputs._replace(shards=form if posterior.per_row else form._replace(mask=None))
     place = OneDevice(1 if one_copy else network.size, key=shards.shapes)
     return Chains(network, model, inputs, positions, place, as_lanes=(model, padded))
 

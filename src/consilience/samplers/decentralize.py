@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from .._checks import refuse_unknown_keywords
 from .._refused import Refused
 from .._types import LogDensity, Vector
 from ..neighbors import Neighbors
@@ -50,6 +51,7 @@ class Decentralized(Sampler):
         return replicated_kernel(algorithm, neighbors, adaptation=None)
 
 
+@refuse_unknown_keywords("cs.decentralize")
 def decentralize(
     kernel_builder: KernelBuilder,
     *,

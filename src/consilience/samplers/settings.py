@@ -11,7 +11,9 @@ from typing import Any, TypeVar
 
 import jax
 
-T = TypeVar("T")
+from .._checks import refuse_unknown_settings
+
+T = TypeVar("T", bound=type)
 
 
 def static(default: Any) -> Any:
@@ -19,19 +21,20 @@ def static(default: Any) -> Any:
     return field(default=default, metadata={"static": True})
 
 
-def register_settings(cls: type[T]) -> type[T]:
+def register_settings(cls: T) -> T:
     """Make a dataclass of settings a pytree. Its checks run when it is created, and never while it is traced."""
     numbers = [f.name for f in fields(cls) if not f.metadata.get("static")]  # type: ignore[arg-type]
     choices = [f.name for f in fields(cls) if f.metadata.get("static")]  # type: ignore[arg-type]
 
-    def flatten(settings: T) -> tuple[list[Any], tuple[Any, ...]]:
+    def flatten(settings: Any) -> tuple[list[Any], tuple[Any, ...]]:
         return [getattr(settings, name) for name in numbers], tuple(getattr(settings, name) for name in choices)
 
-    def unflatten(chosen: tuple[Any, ...], values: Any) -> T:
-        settings = object.__new__(cls)
+    def unflatten(chosen: tuple[Any, ...], values: Any) -> Any:
+        settings: Any = object.__new__(cls)
         for name, value in zip([*numbers, *choices], [*values, *chosen], strict=True):
             object.__setattr__(settings, name, value)
         return settings
 
     jax.tree_util.register_pytree_node(cls, flatten, unflatten)
-    return cls
+    name = getattr(cls, "name", None)
+    return refuse_unknown_settings(f"cs.{name if isinstance(name, str) else cls.__name__}")(cls)

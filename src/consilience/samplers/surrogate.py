@@ -31,7 +31,7 @@ SPLIT_WARMUP = 150  # iterations in which split trajectories find their step siz
 OUT_OF_REACH = 0.9999  # of χ²: an end of a climb that is farther from the best mode is another one
 
 
-class Block(NamedTuple):
+class ScoredProposals(NamedTuple):
     """Proposals of one chain that have been scored, and are used in their order."""
 
     proposals: jax.Array  # (number, dimension)
@@ -42,7 +42,7 @@ class Block(NamedTuple):
 class SurrogateState(NamedTuple):
     position: Vector
     log_weight: Scalar  # of the position
-    block: Block
+    block: ScoredProposals
     inner: Any  # BlackJAX's HMCState of split trajectories, in standardised coordinates
     adaptation: Adaptation  # of their step size
     fit: Fit
@@ -190,7 +190,7 @@ class _Build:
         return SurrogateState(
             position,
             zero,
-            Block(jnp.zeros((number, len(position)), position.dtype), nothing, nothing),
+            ScoredProposals(jnp.zeros((number, len(position)), position.dtype), nothing, nothing),
             HMCState(jnp.zeros_like(position), zero, jnp.zeros_like(position)),
             self.tuning.init(),
             no_fit(self.known()),
@@ -248,7 +248,7 @@ class _Build:
         number, scoring = self.sampler.num_proposals, self.neighbors.repeated()
         is_due = is_used & (drawn >= 0) & (drawn % number == 0)
 
-        def score() -> tuple[Block, Scalar]:
+        def score() -> tuple[ScoredProposals, Scalar]:
             known = self.known(scoring=scoring)
             for_draws, for_uniforms = jax.random.split(key)
             fit = state.fit
@@ -259,7 +259,7 @@ class _Build:
             points, (base, log_uniforms), values = known.score(points, (base, log_uniforms))
             log_weights = values + base
             log_weights = jnp.where(jnp.isfinite(log_weights), log_weights, -jnp.inf)
-            return Block(points[1:], log_weights[1:], log_uniforms), log_weights[0]
+            return ScoredProposals(points[1:], log_weights[1:], log_uniforms), log_weights[0]
 
         block, log_weight = lax.cond(is_due, score, lambda: (state.block, state.log_weight))
         scoring.times(is_due.astype(jnp.int32), log_weight)

@@ -3,7 +3,7 @@
 from .arrays import Part
 from .checkpoints import Progress
 from .draws import Draws, blocks
-from .files import locked, make_folder, refusal, shown, write_whole
+from .files import check_folder, locked, make_folder, refusal, shown, write_whole
 from .folder import RunFolder
 from .identity import (
     FORMAT,

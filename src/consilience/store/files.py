@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import tempfile
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +16,23 @@ from .._compat import zarr_store_written_by
 from .._refused import Refused
 
 LOCK = ".lock"
+
+
+def check_folder(folder: Path, fix: str) -> None:
+    """Refuse a folder that is not there and cannot be made, or that takes no files; leave nothing there.
+
+    Args:
+      fix: what to write to name another one, such as "--out DIR", for the message.
+    """
+    try:
+        there = next(place for place in (folder, *folder.parents) if place.exists())
+        if not there.is_dir():
+            raise Refused("", f"{there} is a file, and a folder is needed", f"Name another: {fix}.")
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        reason = f"nothing can be written to {folder}: {error.strerror}"
+        raise Refused("", reason, f"Name another: {fix}.") from None
 
 
 def write_whole(path: Path, content: Any) -> None:

@@ -27,7 +27,7 @@ FORMAT = 2  # of the folder; docs/keep.md says when it changes
 
 # Recorded, but free to differ: none of it changes a draw.
 FREE = (
-    *("format", "created", "status", "run.num_samples", "dims."),
+    *("format", "created", "status", "run.num_samples", "dims.", "labels."),
     *("versions.python", "versions.numpy", "versions.consilience"),
     *("model.prior", "model.likelihood"),  # model.code has them, too, and folders of earlier versions have that alone
 )
@@ -54,6 +54,7 @@ def describe(
     kept: Layout,
     averaged: Layout | None,
     dims: Mapping[str, Sequence[str]],
+    labels: Table,
     code: str,
     of_posterior: Mapping[str, str],
     settings: Mapping[str, int],
@@ -67,6 +68,7 @@ def describe(
       kept: layout of what is kept of it.
       averaged: layout of what moments are taken of; None: of nothing.
       dims: names of the axes of what is kept.
+      labels: names of agents and columns, and labels along axes: what there is of these.
       code: the fingerprint of model, sampler and what is kept, as traced.
       of_posterior: the fingerprints of prior and likelihood alone, for those who load the run with its posterior.
       settings: num_samples and the like.
@@ -97,6 +99,7 @@ def describe(
         },
         "versions": surroundings(),
         "dims": {name: list(axes) for name, axes in dims.items()},
+        **({"labels": labels} if labels else {}),
     }
 
 

@@ -1,0 +1,42 @@
+"""Batches that know their agent: its number, in every row, where a model asks for batch["agent"]."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import jax
+import numpy as np
+
+from .._refused import Refused
+from .._types import Batch
+from .shards import as_batch
+
+AGENT = "agent"  # name of the agent's number in a batch
+
+
+def with_agents(shards: Sequence[Batch], numbers: Sequence[int]) -> list[Batch]:
+    """Return shards, which are dicts, with the agent's number for each row, under the name "agent"."""
+    return [
+        {**shard, AGENT: np.full(len(jax.tree.leaves(shard)[0]), number, np.int32)}
+        for shard, number in zip(shards, numbers, strict=True)
+    ]
+
+
+def shards_as_sampled(shards: Sequence[Batch] | Mapping[str, Batch], names: Sequence[str]) -> list[Batch]:
+    """Return all agents' shards as a run took them: in its order, as arrays.
+
+    Args:
+      names: the agents' names, in the network's order; empty where they have none.
+    """
+    if isinstance(shards, Mapping):
+        if set(shards) != set(names):
+            given, there = (", ".join(map(repr, some)) for some in (shards, names))
+            reason = f"they are of {given}, and the run is of {there or 'agents without names'}"
+            raise Refused("shards", reason, "Pass the shards that were sampled.")
+        shards = [shards[name] for name in names]
+    return [as_batch(f"agent {names[k] if names else k}", shard) for k, shard in enumerate(shards)]
+
+
+def without_agents(shards: Sequence[Batch]) -> list[Batch]:
+    """Return shards without what `with_agents` has given them."""
+    return [{name: leaf for name, leaf in shard.items() if name != AGENT} for shard in shards]

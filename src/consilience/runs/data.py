@@ -1,0 +1,37 @@
+"""The agents' data of a run: those that live here, checked, and what is recorded of all on all hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .._refused import Refused
+from .._types import Batch
+from ..engine import Hosts
+from ..model import Columns, check_alike, check_columns, check_columns_alike, column_names, form, own_shards
+from ..network import Network
+from ..store import Table, describe_data
+from .request import Request
+
+
+def own_data(request: Request, agents: range, names: Sequence[str]) -> tuple[list[Batch], Columns]:
+    """Return the checked data of the agents that live here, and the names of the columns of tables in them."""
+    given = own_shards(request.shards, request.network.size, agents)  # type: ignore[arg-type]
+    shards = check_alike(given, names)
+    return shards, {**column_names(names, given), **check_columns(request.columns, shards[0])}
+
+
+def data_of_all(hosts: Hosts, network: Network, own: range, shards: Sequence[Batch], columns: Columns) -> Table:
+    """Return what is recorded of all agents' data; refuse data of two hosts that is not of one form."""
+    own_form = {"form": form(shards[0]), "columns": {table: list(names) for table, names in columns.items()}}
+    found = hosts.gather({**describe_data(shards), "first": own.start, **own_form})
+
+    def check() -> None:
+        for host in found:
+            agent, first = network.called(host["first"]), network.called(0)
+            if host["form"] != found[0]["form"]:
+                raise Refused(agent, f"its data is {host['form']}, {first}'s is {found[0]['form']}")
+            for table, names in host["columns"].items():
+                check_columns_alike(agent, table, names, first, found[0]["columns"].get(table, names))
+
+    hosts.together(check)
+    return {name: [value for host in found for value in host[name]] for name in ("rows", "fingerprints")}

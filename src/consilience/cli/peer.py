@@ -24,7 +24,7 @@ from .._refused import Refused
 from .._tables import not_one_of
 from ..network import network_from_spec
 from ..peers import ON_LOSS, described, is_said
-from ..runs import Excluded, Peer, Stopped, dispatch_as_peers_must, sample
+from ..runs import PATIENCE, Excluded, Peer, Stopped, dispatch_as_peers_must, sample
 from .agents import AgentRun, own_rows, read_agent
 from .build import model_of, sampler_from
 from .errors import FAILED, INTERRUPTED, check_extras, end, exit_on_error, stdout_to
@@ -34,7 +34,6 @@ from .output import result_text
 STATUS = "status.json"
 LOG = "peer.log"
 LINE_SECONDS = 10.0
-PATIENCE = 30.0  # seconds
 PEERS = "consilience.peers"  # name of the log of what happens between agents
 
 

@@ -4,7 +4,7 @@ from .bar import Report
 from .devices import Devices
 from .driver import Stopped
 from .member import Excluded, dispatch_as_peers_must
-from .peer import Peer
+from .peer import PATIENCE, Peer
 from .request import MOST_SEED, NUM_CHAINS, NUM_SAMPLES, NUM_WARMUP, Length
 from .sampling import sample
 from .simulate import chain_keys, lane_inputs, lane_link, simulation
@@ -14,6 +14,7 @@ __all__ = [
     "NUM_CHAINS",
     "NUM_SAMPLES",
     "NUM_WARMUP",
+    "PATIENCE",
     "Devices",
     "Excluded",
     "Length",

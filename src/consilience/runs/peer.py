@@ -24,6 +24,7 @@ from .request import Request
 from .segment import Terms
 
 OUT = "run"  # folder beside an agent's file
+PATIENCE = 30.0  # seconds without a sign of an agent until it counts as gone
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Peer:
     """
 
     file: str | Path | AgentFile
-    patience: float = 30.0
+    patience: float = PATIENCE
     show: Callable[[Mapping[str, Any]], None] = lambda _: None
 
     def __post_init__(self) -> None:

@@ -50,9 +50,9 @@ class Terms:
       mask: whether to hide each agent's part of exact sums.
     """
 
-    on_loss: str = "wait"
-    patience: float = 30.0
-    mask: bool = False
+    on_loss: str
+    patience: float
+    mask: bool
 
 
 class Meeting(NamedTuple):

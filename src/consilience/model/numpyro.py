@@ -28,6 +28,7 @@ from numpyro.infer.initialization import init_to_value
 from .._compat import inputs_of, mask_of, observation_and_key
 from .._refused import Refused
 from .._types import Batch, Key, Params
+from .numpyro_coordinates import likelihood_coordinates
 from .numpyro_refusals import check_takes_batch
 from .numpyro_rows import check_each_row, check_rows_independent
 from .numpyro_runs import (
@@ -146,6 +147,7 @@ class NumpyroModel:
             task=unbound.task,
             dims={**self.sites.dims, **unbound.dims},
             coords=unbound.coords,
+            coordinates=likelihood_coordinates(self.model, self.sites, self.dummy),
             per_row=unbound.per_row,
             init=self.init,
             draw_prior=self.draw_prior,

@@ -24,9 +24,9 @@ from .._types import Key, LogDensity, Scalar, Vector
 SHARE = 0.05  # of the Student-t among the proposals
 FREEDOM = 5.0  # of the Student-t, in degrees
 WIDTH = 1.4  # of the Student-t, in sd of the surrogate
-ROUNDS, ROUND = 6, 20  # in which a crowd settles
-FORGETTING = 40  # iterations after which a chain has forgotten its start
-STEPS = 12  # leapfrog steps of an iteration
+ROUNDS, ROUND = 5, 16  # in which a crowd settles
+FORGETTING = 30  # iterations after which a chain has forgotten its start
+STEPS = 10  # leapfrog steps of an iteration
 ACCEPTANCE = 0.85
 FIRST_STEP = 0.2
 

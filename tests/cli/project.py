@@ -45,6 +45,16 @@ def numpyro_model(batch, scale=1.0):
     w = numpyro.sample("w", dist.Normal(0, scale).expand([2]).to_event(1))
     with numpyro.plate("rows", len(batch["y"])):
         numpyro.sample("y", dist.Bernoulli(logits=batch["x"] @ w), obs=batch["y"])
+
+
+def numpyro_of_sites(batch):
+    import numpyro
+    import numpyro.distributions as dist
+
+    with numpyro.plate("hospital", 3):
+        offset = numpyro.sample("offset", dist.Normal(0, 1))
+    with numpyro.plate("rows", len(batch["y"])):
+        numpyro.sample("y", dist.Bernoulli(logits=offset[batch["agent"]]), obs=batch["y"])
 """
 FILE = f"""
 [model]

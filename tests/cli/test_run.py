@@ -294,6 +294,13 @@ def test_modules_that_cannot_be_imported_are_refused_with_the_reason(project):
     (project / "json.py").unlink()
 
 
+def test_a_model_may_ask_for_the_agent_s_number_where_rows_are_held_out(project):
+    text = FILE.replace(f'posterior = "{MODULE}:posterior"', f'numpyro = "{MODULE}:numpyro_of_sites"')
+    (project / "sites.toml").write_text(text)
+    job = build(read_config(project / "sites.toml"))
+    assert set(job.data.shards[0]) == {"x", "y"}  # cs.sample adds the numbers
+
+
 # --- what the file names ---------------------------------------------------------------------------------------
 
 

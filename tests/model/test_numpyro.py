@@ -226,6 +226,22 @@ def test_new_observations_are_drawn_for_rows_without_any():
         posterior.predictive(jax.random.key(0), params, {"y": DATA["y"]})
 
 
+def test_rows_without_the_agent_s_number_are_refused_where_a_model_predicts_from_it():
+    def model(batch):
+        with numpyro.plate("sites", 2):
+            offset = numpyro.sample("offset", dist.Normal(0, 1))
+        with numpyro.plate("rows", len(batch["y"])):
+            numpyro.sample("y", dist.Normal(offset[batch["agent"]], 1), obs=batch["y"])
+
+    unbound, rows = cs.Posterior.from_numpyro(model), {"y": np.zeros(4)}
+    for subject, call in {
+        "data to predict for": lambda posterior: posterior.predictive(jax.random.key(0), start(posterior, 0), rows),
+        "prior_predictive": lambda _: unbound.prior_predictive(rows),
+    }.items():
+        with pytest.raises(Refused, match=rf'{subject}: .*agent.* do not have. Write {{\*\*rows, "agent": np.full\('):
+            call(unbound.bind({**rows, "agent": np.zeros(4, int)}))
+
+
 def test_without_a_plate_new_observations_have_the_rows_of_the_observed():
     posterior = POSTERIORS["without plates"].bind(SHARDS[0])
     drawn = posterior.predictive(jax.random.key(0), start(posterior, 0), DATA)["y"]

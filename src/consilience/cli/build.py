@@ -13,7 +13,7 @@ from .. import samplers
 from .._refused import Refused, refusals_about
 from .._tables import choose_from
 from .._types import Key, Params
-from ..model import Posterior, check_alike
+from ..model import Posterior, check_alike, numbered_if_asked
 from ..network import Network, network_from_spec
 from ..samplers import Decentralized, Sampler
 from .config import Config
@@ -107,7 +107,7 @@ def _check_held_out(posterior: Posterior, init: Any, data: Data) -> None:
     with refusals_about(name):
         like = data.test if callable(data.shards) else data.shards[0]
         first, test = check_alike([like, data.test], ["agent 0", name])
-    bound = posterior.bind(first)
+    bound, _ = numbered_if_asked(lambda shards: posterior.bind(shards[0]), [first], [0])
     start = bound.init if init is None else init
     if bound.task is None or start is None:
         return

@@ -3,7 +3,7 @@
 from .frames import Columns, check_columns, check_columns_alike, column_names, is_frame
 from .layout import RESERVED, Layout, leaf_name
 from .local import LocalLogDensity
-from .numbered import AGENT, shards_as_sampled, with_agents, without_agents
+from .numbered import AGENT, numbered_if_asked, shards_as_sampled, with_agents, without_agents
 from .observed import Observed, outcome_name
 from .posterior import Posterior, StartValues, check_posterior, check_start, start_values
 from .shards import (
@@ -57,6 +57,7 @@ __all__ = [
     "is_frame",
     "kept_function",
     "leaf_name",
+    "numbered_if_asked",
     "outcome_name",
     "own_shards",
     "pool",

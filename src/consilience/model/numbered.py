@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 import jax
 import numpy as np
@@ -11,7 +12,10 @@ from .._refused import Refused
 from .._types import Batch
 from .shards import as_batch
 
+T = TypeVar("T")
+
 AGENT = "agent"  # name of the agent's number in a batch
+WITH_AGENT = 'Write {**rows, "agent": np.full(len(rows["x"]), 0)}, as of agent 0.'
 
 
 def with_agents(shards: Sequence[Batch], numbers: Sequence[int]) -> list[Batch]:
@@ -20,6 +24,32 @@ def with_agents(shards: Sequence[Batch], numbers: Sequence[int]) -> list[Batch]:
         {**shard, AGENT: np.full(len(jax.tree.leaves(shard)[0]), number, np.int32)}
         for shard, number in zip(shards, numbers, strict=True)
     ]
+
+
+def numbered_if_asked(
+    use: Callable[[Sequence[Batch]], T], shards: Sequence[Batch], numbers: Sequence[int]
+) -> tuple[T, Sequence[Batch]]:
+    """Return what a function of shards returns, and these, with the agents' numbers where its model asks for them."""
+    try:
+        return use(shards), shards
+    except (KeyError, Refused) as error:
+        if not (isinstance(shards[0], dict) and AGENT not in shards[0] and _lacks(AGENT, error)):
+            raise
+    shards = with_agents(shards, numbers)
+    return use(shards), shards
+
+
+def refuse_without_agent(subject: str, error: BaseException) -> None:
+    """Refuse rows without the agent's number where that is what an error was about."""
+    if _lacks(AGENT, error):
+        raise Refused(subject, 'the model asks for batch["agent"], which these rows do not have', WITH_AGENT) from None
+
+
+def _lacks(name: str, error: BaseException | None) -> bool:
+    """Tell whether an error, or what has caused it, is that a dict lacks this key."""
+    if isinstance(error, KeyError) and error.args == (name,):
+        return True
+    return error is not None and _lacks(name, error.__cause__)
 
 
 def shards_as_sampled(shards: Sequence[Batch] | Mapping[str, Batch], names: Sequence[str]) -> list[Batch]:

@@ -35,12 +35,12 @@ def same_shards(folder: Path, record: Table, shards: Shards) -> list[Batch]:
     """Return shards as a run had them; refuse others than it was sampled with, naming whose they are."""
     there, names, labels = record["data"], agents_of(record), record.get("labels", {})
     size = len(there["rows"])
-    if not callable(shards) and len(shards) != size:
+    if not callable(shards) and not isinstance(shards, Mapping) and len(shards) != size:
         whose = f"{names[0]}'s own, one shard" if "agent" in record else f"of {size} agents"
         fix = "Write shards=[mine]." if "agent" in record else "Pass the shards that it was sampled with."
         raise Refused("shards", f"there are {len(shards)}, and the run in {shown(folder)} is {whose}", fix)
     given = own_shards(shards, size, range(size)) if callable(shards) else shards
-    found = shards_as_sampled(given, () if "agent" in record else labels.get("agents", ()))
+    found = shards_as_sampled(given, [record["agent"]["name"]] if "agent" in record else labels.get("agents", ()))
     is_numbered = labels.get("numbered", False)
     if is_numbered and AGENT in found[0]:
         found = without_agents(found)  # the run's own shards, which have been given them

@@ -17,7 +17,7 @@ from .._cache import processor
 from .._refused import Refused
 from .._types import Batch
 from ..engine import Chains, Chunk, Hosts, code_of_posterior, read_moments
-from ..model import View, infinities_explained
+from ..model import View, infinities_explained, numbered_if_asked
 from ..neighbors import Traffic, price
 from ..network import Network
 from ..results import Run, moments_of, stored_run
@@ -41,7 +41,7 @@ from ..store import (
 from .bar import progress_bar
 from .data import data_of_all, own_data
 from .labels import Labels, find_labels
-from .preparing import Prepared, prepare_numbered
+from .preparing import Prepared, prepare
 from .request import Request
 from .runtime import Home, Wish
 
@@ -111,7 +111,9 @@ def open_job(request: Request, home: Home) -> Job:
     data = data_of_all(hosts, request.network, agents, shards, columns)
     stack = partial(home.stack, lengths=data["rows"])
     numbers = home.numbers(request.network)
-    prepared, used = hosts.together(lambda: prepare_numbered(request, shards, numbers, names, stack))
+    prepared, used = hosts.together(
+        lambda: numbered_if_asked(lambda mine: prepare(request, mine, names, stack), shards, numbers)
+    )
     numbered = used is not shards
     is_whole = not home.record.get("agent", {}).get("without")  # else names are not in the order of numbers
     found = hosts.together(lambda: find_labels(prepared, columns, used[0], numbered, is_whole))

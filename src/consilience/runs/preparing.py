@@ -13,7 +13,7 @@ import numpy as np
 
 from .._refused import Refused
 from .._types import Batch, Key, Params
-from ..model import AGENT, RESERVED, Layout, Posterior, Shards, View, check_posterior, kept_function, with_agents
+from ..model import RESERVED, Layout, Posterior, Shards, View, check_posterior, kept_function
 from ..network import Network
 from ..samplers import Sampler
 from .request import Request
@@ -85,30 +85,6 @@ def prepare(request: Request, shards: Sequence[Batch], names: Sequence[str], sta
     return Prepared(
         posterior, network, sampler, layout, starts, for_run, stacked, tuple(names), view, drawn, averaged, watched
     )
-
-
-def prepare_numbered(
-    request: Request,
-    shards: Sequence[Batch],
-    numbers: Sequence[int],
-    names: Sequence[str],
-    stack: Callable[..., Shards],
-) -> tuple[Prepared, Sequence[Batch]]:
-    """Prepare a run, with the agents' numbers in their data where its model asks for batch["agent"]."""
-    try:
-        return prepare(request, shards, names, stack), shards
-    except (KeyError, Refused) as error:
-        if not (isinstance(shards[0], dict) and AGENT not in shards[0] and _lacks(AGENT, error)):
-            raise
-    shards = with_agents(shards, numbers)
-    return prepare(request, shards, names, stack), shards
-
-
-def _lacks(name: str, error: BaseException | None) -> bool:
-    """Tell whether an error, or what has caused it, is that a dict lacks this key."""
-    if isinstance(error, KeyError) and error.args == (name,):
-        return True
-    return error is not None and _lacks(name, error.__cause__)
 
 
 def _init(posterior: Posterior, init: Any) -> Any:

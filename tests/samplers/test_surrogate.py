@@ -13,7 +13,7 @@ import consilience as cs
 from consilience.neighbors import Alone
 from consilience.samplers import fitting, weights
 from consilience.samplers.expansion import Derivatives, derivatives_in, expand
-from consilience.samplers.proposals import Normal, draw_normal
+from consilience.samplers.proposals import Normal, draw_crowd, draw_normal, settle
 from consilience.samplers.split import flow_of, rotation, steps_of
 
 from ..statistical import assert_caught, assert_right
@@ -81,6 +81,25 @@ def test_proposals_have_the_density_that_is_said_of_them():
     assert abs(float(jnp.exp(other - log_g).mean()) - 1) < 0.02  # ∫ another density = 1
 
 
+def test_local_chains_forget_where_they_began():
+    """Proposals under a prior that is not normal come from chains that have settled, and are independent of them."""
+
+    def log_surrogate(w):
+        return 3 * w[0] - 2 * jnp.exp(w[0]) - 0.5 * (w[1] - w[0]) ** 2
+
+    def draw(key):
+        start = Normal(jnp.zeros(2), jnp.eye(2))
+        crowd = settle(log_surrogate, start, key, 2000)
+        return draw_crowd(log_surrogate, crowd, jax.random.fold_in(key, 1), 2000)
+
+    proposals, log_g, forgotten = jax.jit(draw)(jax.random.key(0))
+    assert float(forgotten) < fitting.FORGETTING_LIMIT + 3 / np.sqrt(2000)
+    # Weights make of proposals what they were drawn for: exp(w) ~ Gamma(3, 2), whose mean is 3/2.
+    log_weights = jax.vmap(log_surrogate)(proposals) - log_g
+    own = jnp.exp(log_weights - log_weights.max())
+    assert abs(float(jnp.average(jnp.exp(proposals[:, 0]), weights=own)) - 1.5) < 0.1
+
+
 # --- split trajectories ----------------------------------------------------------------------------
 
 
@@ -118,6 +137,11 @@ def test_leaves_the_posterior_invariant(correction, target):
         return draws(target, RING, FEW(correction=correction), init=target.exact, seed=seed, **options)
 
     assert_right(after, target)
+
+
+def test_scored_draws_are_right_over_a_long_run():
+    target = log_gamma(6)
+    assert_right(lambda seed: draws(target, RING, FEW(), seed=seed, num_chains=8, num_samples=3000), target)
 
 
 @pytest.mark.parametrize("correction", ["scored", "split"])

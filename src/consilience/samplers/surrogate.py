@@ -25,8 +25,9 @@ from .weights import choose
 
 CORRECTIONS = ("auto", "scored", "split")
 FIT_SEED = 0x5D6F  # the fit has random numbers of its own: it only chooses
+MANY = 100  # parameters
 LEAST_LOG_WEIGHT = -1e30  # where a proposal is impossible
-FEWEST_TRIALS = 1000  # proposals by which a surrogate is judged
+FEWEST_TRIALS, FEWEST_OF_MANY = 2000, 1000  # proposals by which a surrogate is judged; of more than 100 parameters
 SPLIT_WARMUP = 150  # iterations in which split trajectories find their step size
 OUT_OF_REACH = 0.9999  # of χ²: an end of a climb that is farther from the best mode is another one
 
@@ -174,7 +175,7 @@ class _Build:
             self.logdensity.coordinates,
             self.has_normal_prior,
             start,
-            max(FEWEST_TRIALS, self.sampler.num_proposals),
+            max(FEWEST_TRIALS if len(start) <= MANY else FEWEST_OF_MANY, self.sampler.num_proposals),
             scored,
             derived,
         )

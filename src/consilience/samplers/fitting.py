@@ -38,7 +38,7 @@ RIDGE = 0.05  # precision of the ridge around the given start, where the prior i
 CROWD = 512  # chains that look for the mean of a surrogate
 EXPANSIONS = 2  # at the mean, where the prior is not normal
 MOST_PASSES = 5
-GOOD_ACCEPTANCE = 0.6  # at which no further pass is worth its sum
+GOOD_EVENNESS = 0.9  # of weights, at which no further pass is worth its sum
 MOST_FEATURES = 1500  # of a least-squares quadratic
 FORGETTING_LIMIT = 0.05  # of the correlation of a local chain's end with its start, beyond what chance gives
 SECOND_MODE_LIMIT = 1e-3  # of the mass of another mode over that of the surrogate's
@@ -241,7 +241,7 @@ def _passes(known: Known, expansion: Expansion, q: Vector, key: Key) -> tuple[Fi
         sums = (jnp.int32(0),) * 3
         is_good = report.is_good & (forgotten <= FORGETTING_LIMIT + 3 / np.sqrt(number))
         tried = Fit(state.expansion, crowd, (proposals, log_weights), report, is_good, no_mode, forgotten, sums)
-        is_better = (report.acceptance > state.best.report.acceptance) | (state.number == 0)
+        is_better = (report.evenness > state.best.report.evenness) | (state.number == 0)
         best = jax.tree.map(lambda new, old: jnp.where(is_better, new, old), tried, state.best)
         return Pass(state.number + 1, best, refit(known, state.expansion, proposals, values, log_weights))
 
@@ -249,7 +249,7 @@ def _passes(known: Known, expansion: Expansion, q: Vector, key: Key) -> tuple[Fi
 
     def is_wanting(state: Pass) -> Flag:
         report = state.best.report
-        enough = report.is_good & (report.acceptance >= GOOD_ACCEPTANCE)
+        enough = report.is_good & (report.evenness >= GOOD_EVENNESS)
         return ~enough & (state.number < MOST_PASSES)
 
     done = lax.while_loop(is_wanting, attempt, first)
@@ -265,7 +265,7 @@ def no_fit(known: Known) -> Fit:
     positions = jnp.zeros((0 if known.has_normal_prior else CROWD, len(like)), like.dtype)
     crowd = Crowd(positions, Normal(jnp.zeros_like(like), identity), zero, zero, zero)
     trial = jnp.zeros((known.num_trials, len(like)), like.dtype), jnp.zeros(known.num_trials, like.dtype)
-    report = WeightReport(zero - 1, zero + jnp.inf, zero + 1, jnp.array(False))
+    report = WeightReport(zero - 1, zero + jnp.inf, zero + 1, zero, jnp.array(False))
     return Fit(expansion, crowd, trial, report, jnp.array(False), zero, zero, (jnp.int32(0),) * 3)
 
 

@@ -22,6 +22,7 @@ class WeightReport(NamedTuple):
     acceptance: Scalar  # of an independence sampler
     pareto_k: Scalar  # of the upper tail
     largest_share: Scalar
+    evenness: Scalar  # effective sample size of the weights, over their number: 1 where all are the same
     is_good: jax.Array
 
 
@@ -37,7 +38,8 @@ def report_on(log_weights: jax.Array) -> WeightReport:
     k = pareto_k(log_weights)
     acceptance = expected_acceptance(weights)
     is_good = (k <= pareto_k_limit(len(weights))) & (share <= SHARE_LIMIT) & (acceptance >= LEAST_ACCEPTANCE)
-    return WeightReport(acceptance, k, share, is_good)
+    evenness = weights.sum() ** 2 / (len(weights) * (weights**2).sum())
+    return WeightReport(acceptance, k, share, evenness, is_good)
 
 
 def pareto_k_limit(number: int) -> float:

@@ -12,6 +12,9 @@ from .._types import Batch
 from .shards import as_batch
 
 AGENT = "agent"  # name of the agent's number in a batch
+WHOSE_ROWS = (  # what rows need that are not an agent's own
+    f'Say whose each row is by the agents\' numbers, 0 first: {{..., "{AGENT}": np.full(len(x), 0)}}.'
+)
 
 
 def with_agents(shards: Sequence[Batch], numbers: Sequence[int]) -> list[Batch]:

@@ -12,6 +12,7 @@ import numpy as np
 from .._checks import whole_number
 from .._refused import Refused
 from .._types import Batch, Key, Params
+from .numbered import AGENT, WHOSE_ROWS
 from .shards import as_arrays
 
 if TYPE_CHECKING:
@@ -38,7 +39,13 @@ def prior_predictive(posterior: Posterior, batch: Batch, num_samples: int, seed:
     whole_number("num_samples", num_samples, 1)
     whole_number("seed", seed, 0, 2**32 - 1)
     batch = as_arrays("batch", batch)
-    posterior = posterior.bind(batch)
+    try:
+        posterior = posterior.bind(batch)
+    except KeyError as error:
+        if error.args != (AGENT,):
+            raise
+        reason = f'the model asks for batch["{AGENT}"], which only rows that are an agent\'s own have by themselves'
+        raise Refused("batch", reason, WHOSE_ROWS) from error
     draw_prior, predictive = posterior.draw_prior, posterior.predictive
     if draw_prior is None:
         raise Refused(

@@ -90,6 +90,17 @@ def test_effects_of_a_site_are_sampled_scored_and_checked_by_several_inputs():
     np.testing.assert_allclose(run.evaluate(rows).nll, nll, rtol=1e-5)
     assert run.evaluate(rows, ood=rows).ood_auroc == pytest.approx(0.5)
     assert run.predictive_checks["y"].rows == 16
+    of_basel = {**shards["lyon"], "agent": np.ones(8, int)}
+    named = {**shards["lyon"], "agent": np.array(["basel"] * 8)}
+    assert run.evaluate(named).nll == pytest.approx(run.evaluate(of_basel).nll)
+    inputs = {"x": X, "agent": of_basel["agent"]}
+    expected = run.predict(posterior.task.probabilities, inputs)
+    by_name = run.predict(posterior.task.probabilities, {**inputs, "agent": np.array(["basel"] * 8)})
+    np.testing.assert_array_equal(by_name, expected)
+    with pytest.raises(ValueError, match=r"test: agent: there is no agent 2\. Number whose rows they are from 0 to 1"):
+        run.evaluate({**of_basel, "agent": of_basel["agent"] + 1})
+    with pytest.raises(ValueError, match=r"x: agent = 'Basl': the agents are lyon, basel\. Write agent='basel'"):
+        run.predict(posterior.task.probabilities, {**inputs, "agent": np.array(["Basl"] * 8)})
     with pytest.raises(ValueError, match=r"they have 'x', 'y', and no 'agent'\. Say whose each row is by the agents'"):
         run.evaluate(shards["lyon"])
     with pytest.raises(ValueError, match=r"no 'y'.*Write test=\{'x': \.\.\., 'agent': \.\.\., 'y': \.\.\.\}"):

@@ -42,10 +42,11 @@ def prior_predictive(posterior: Posterior, batch: Batch, num_samples: int, seed:
     try:
         posterior = posterior.bind(batch)
     except KeyError as error:
-        if error.args != (AGENT,):
+        if not isinstance(batch, dict) or error.args[0] in batch:
             raise
-        reason = f'the model asks for batch["{AGENT}"], which only rows that are an agent\'s own have by themselves'
-        raise Refused("batch", reason, WHOSE_ROWS) from error
+        reason = f"the model asks for batch[{error.args[0]!r}], and there are {', '.join(map(repr, batch))}"
+        fix = WHOSE_ROWS if error.args[0] == AGENT else "Pass the rows of one agent, or cs.pool(shards)[0]."
+        raise Refused("batch", reason, fix) from error
     draw_prior, predictive = posterior.draw_prior, posterior.predictive
     if draw_prior is None:
         raise Refused(

@@ -238,9 +238,7 @@ def test_numpyro_models_are_given_it_too():
 
 def test_prior_predictive_needs_to_know_whose_the_rows_are():
     posterior, rows = cs.Posterior.from_numpyro(hierarchical), {"time": np.zeros(4)}
-    with pytest.raises(
-        Refused, match=r"batch\['agent'\], and there are 'time'\. Say whose each row is"
-    ):
+    with pytest.raises(Refused, match=r"batch\['agent'\], and there are 'time'\. Say whose each row is"):
         posterior.prior_predictive(rows)
     with pytest.raises(Refused, match=r"batch\['time'\], and there are 'lyon'\. .* or cs\.pool\(shards\)\[0\]"):
         posterior.prior_predictive({"lyon": np.zeros(4)})

@@ -236,9 +236,11 @@ def test_rows_without_the_agent_s_number_are_refused_where_a_model_predicts_from
     unbound, rows = cs.Posterior.from_numpyro(model), {"y": np.zeros(4)}
     for subject, call in {
         "data to predict for": lambda posterior: posterior.predictive(jax.random.key(0), start(posterior, 0), rows),
-        "prior_predictive": lambda _: unbound.prior_predictive(rows),
+        "batch": lambda _: unbound.prior_predictive(rows),
     }.items():
-        with pytest.raises(Refused, match=rf'{subject}: .*agent.* do not have. Write {{\*\*rows, "agent": np.full\('):
+        with pytest.raises(
+            Refused, match=rf'{subject}: .*agent.*Say whose each row is.*Write {{\*\*rows, "agent": np.full\('
+        ):
             call(unbound.bind({**rows, "agent": np.zeros(4, int)}))
 
 

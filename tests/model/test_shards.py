@@ -95,6 +95,8 @@ def test_jax_arrays_and_wide_integers_that_fit_are_data():
 def test_pool_undoes_a_split_and_stacks_feature_blocks():
     assert len(cs.pool(cs.shard(DATA, 3))[0]["x"]) == ROWS
     assert len(cs.pool(cs.shard(DATA, 5, by="features"))[0]["x"]) == 5 * ROWS
+    by_name = dict(zip("abc", cs.shard(DATA, 3), strict=True))
+    np.testing.assert_array_equal(cs.pool(by_name)[0]["x"], cs.pool([*by_name.values()])[0]["x"])
 
 
 def test_padding_changes_neither_value_nor_gradient():

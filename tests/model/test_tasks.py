@@ -70,6 +70,45 @@ def test_other_names_and_a_start_of_the_posterior_s_own():
     assert posterior.predictive(jax.random.key(0), TABLE, {"image": X})["digit"].shape == (ROWS,)
 
 
+def with_offset(params, inputs):
+    z = params["offset"][inputs["agent"]] + inputs["x"] @ params["w"]
+    return jnp.stack([0 * z, z], axis=1)
+
+
+def test_effects_of_a_site_are_sampled_scored_and_checked_by_several_inputs():
+    start = {"offset": np.zeros(2), "w": np.zeros(3)}
+    posterior = cs.Posterior.classifier(with_offset, x=("x", "agent"), init=start)
+    shards = {"lyon": {"x": X, "y": LABELS["y"] % 2}, "basel": {"x": -X, "y": LABELS["y"] // 2}}
+    length = {"num_samples": 50, "num_warmup": 20, "num_chains": 1, "progress": False}
+    run = cs.sample(posterior, shards, cs.Network.complete(2), cs.mala(), **length)
+    assert run.coords == {"site": ("lyon", "basel")}
+    rows = {**shards["lyon"], "agent": np.array([0, 1] * 4)}
+    draws = {name: values[0, 0] for name, values in run.draws.items()}
+    z = draws["offset"][:, rows["agent"]] + draws["w"] @ X.T
+    probability = (1 / (1 + np.exp(-z.astype(float)))).mean(axis=0)
+    nll = -np.log(np.where(rows["y"] == 1, probability, 1 - probability)).mean()
+    np.testing.assert_allclose(run.evaluate(rows).nll, nll, rtol=1e-5)
+    assert run.evaluate(rows, ood=rows).ood_auroc == pytest.approx(0.5)
+    assert run.predictive_checks["y"].rows == 16
+    of_basel = {**shards["lyon"], "agent": np.ones(8, int)}
+    named = {**shards["lyon"], "agent": np.array(["basel"] * 8)}
+    assert run.evaluate(named).nll == pytest.approx(run.evaluate(of_basel).nll)
+    inputs = {"x": X, "agent": of_basel["agent"]}
+    expected = run.predict(posterior.task.probabilities, inputs)
+    by_name = run.predict(posterior.task.probabilities, {**inputs, "agent": np.array(["basel"] * 8)})
+    np.testing.assert_array_equal(by_name, expected)
+    with pytest.raises(ValueError, match=r"test: agent: there is no agent 2\. Number whose rows they are from 0 to 1"):
+        run.evaluate({**of_basel, "agent": of_basel["agent"] + 1})
+    with pytest.raises(ValueError, match=r"x: agent = 'Basl': the agents are lyon, basel\. Write agent='basel'"):
+        run.predict(posterior.task.probabilities, {**inputs, "agent": np.array(["Basl"] * 8)})
+    with pytest.raises(ValueError, match=r"they have 'x', 'y', and no 'agent'\. Say whose each row is by the agents'"):
+        run.evaluate(shards["lyon"])
+    with pytest.raises(ValueError, match=r"no 'y'.*Write test=\{'x': \.\.\., 'agent': \.\.\., 'y': \.\.\.\}"):
+        run.evaluate({"x": X, "agent": rows["agent"]})
+    with pytest.raises(ValueError, match=r"the data: they are a tuple, and the inputs are called 'x', 'agent'"):
+        posterior.task.inputs((X, LABELS["y"]))
+
+
 CLASSIFIER, REGRESSOR = cs.Posterior.classifier(apply), cs.Posterior.regressor(apply)
 
 

@@ -192,8 +192,8 @@ def test_a_loaded_run_has_its_agents_numbers_again(double, tmp_path):
         for shard, same in zip(loaded.shards, run.shards, strict=True):
             np.testing.assert_array_equal(shard["time"], same["time"])
             np.testing.assert_array_equal(shard["agent"], same["agent"])
-    with pytest.raises(Refused, match=r"shards: they are of 'a', and the run is of 'lyon', 'basel', 'turin'"):
-        cs.load(tmp_path / "run", posterior=OFFSETS, shards={"a": SHARDS[0]})
+    with pytest.raises(Refused, match=r"shards: they are of 'a', 'b', 'c', and the run is of 'lyon', 'basel', 'turin'"):
+        cs.load(tmp_path / "run", posterior=OFFSETS, shards=dict(zip("abc", SHARDS, strict=True)))
 
 
 def test_a_batch_knows_its_agent_and_names_go_with_it(double):
@@ -228,8 +228,19 @@ def hierarchical(batch):
 
 def test_numpyro_models_are_given_it_too():
     run = sample(cs.Posterior.from_numpyro(hierarchical), dict(zip(SITES, SHARDS, strict=True)))
-    assert run.coords["hospital"] == SITES  # the plate's own name of the axis
+    assert run.coords == {"hospital": SITES}  # the plate's own name of the axis
+    assert run.dims == {"z": ("hospital",), "theta": ("hospital",)}
     assert "theta[turin]" in run.summary().names
     predictive, params = run.posterior.predictive, run.posterior.init(jax.random.key(0))
-    with pytest.raises(Refused, match=r"the model predicts from 'agent', which they do not have"):
+    with pytest.raises(Refused, match=r"predicts from 'agent', which they do not have\. Say whose each row is by"):
         predictive(jax.random.key(0), params, {"time": jnp.zeros(4)})
+
+
+def test_prior_predictive_needs_to_know_whose_the_rows_are():
+    posterior, rows = cs.Posterior.from_numpyro(hierarchical), {"time": np.zeros(4)}
+    with pytest.raises(Refused, match=r"batch\['agent'\], and there are 'time'\. Say whose each row is"):
+        posterior.prior_predictive(rows)
+    with pytest.raises(Refused, match=r"batch\['time'\], and there are 'lyon'\. .* or cs\.pool\(shards\)\[0\]"):
+        posterior.prior_predictive({"lyon": np.zeros(4)})
+    drawn = posterior.prior_predictive({**rows, "agent": np.full(4, 2)}, num_samples=20)["time"]
+    assert drawn.shape == (20, 4)

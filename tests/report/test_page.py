@@ -12,11 +12,12 @@ from matplotlib.figure import Figure
 from matplotlib.text import Annotation
 
 import consilience as cs
-from consilience.report.forest import Interval, chosen, forest, intervals
+from consilience.report.forest import Interval, _short, chosen, forest, intervals
 from consilience.report.notes import NETWORK_HEIGHT, annotate
 from consilience.report.numbers import count, fixed, listed, minus, number, percent
 from consilience.report.page import report
 from consilience.report.predictions import _wide_enough
+from consilience.report.sections import _breakable
 from consilience.report.style import SERIES, THEME
 from consilience.report.svg import WIDTH
 from consilience.results import Run
@@ -371,6 +372,14 @@ def test_a_forest_plot_has_the_central_intervals_of_all_draws(one):
     assert header[header.index("parameter") + 1] == "R-hat"
 
 
+def test_names_in_a_forest_plot_keep_the_label_of_their_element():
+    assert _short("baseline[Switzerland]") == "baseline[Switzerland]"
+    assert _short("hospital_effect[Switzerland]") == "hospital…[Switzerland]"
+    assert _short("a" * 30) == "aaaaaaaaaaa…aaaaaaaaaa"
+    assert _breakable("hospital_effect[Switzerland]") == "hospital_effect<wbr>[Switzerland]"
+    assert _breakable("w[age]") == "w[age]"
+
+
 def test_intervals_are_averages_over_agents_and_missing_where_draws_are_not_finite():
     draws = np.random.default_rng(0).standard_normal((400, 2, 4, 3)) + np.arange(4)[:, None]
     draws[7, 0, 2, 1] = np.inf
@@ -423,7 +432,11 @@ def test_scores_of_two_classes_have_a_c_statistic_a_scale_and_an_interval(two_cl
     assert "Of two classes, some halve the Brier score" in page
     assert f"<div>Brier</div></th><td>{scores.brier[0]:.3f}</td><td>{scores.at_base_rates['brier']:.3f}</td>" in page
     low, high = scores.ece_interval[0]
-    assert f"The ECE lies between {low:.3f} and {high:.3f} (90 % interval, by a bootstrap over these rows)." in page
+    assert f"The ECE lies between {low:.3f} and {high:.3f} (90 % interval, by a bootstrap over these rows that " in page
+    assert "that takes off its upward bias)." in page
+    assert "<div>all 3 agents</div>" in page, "they predict alike, and have examples of the same classes"
+    assert "framed and bold" not in page
+    assert "intervals and effective sample sizes (ESS) are of all chains together" in page
     older = replace(scores, auc=None, ece_interval=None, base_rates=None)
     run = replace(two_classes)
     run.__dict__["evaluation"] = older

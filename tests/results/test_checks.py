@@ -160,3 +160,9 @@ def test_there_are_none_where_something_is_missing():
     ):
         assert replace(run, **changes).predictive_checks == {}
     assert run.predictive_checks
+
+
+def test_a_check_is_printed_without_a_number_for_every_row():
+    [check] = regression(rows=60).predictive_checks.values()
+    assert len(repr(check)) < 1500
+    assert "observed=" in repr(check)

@@ -161,11 +161,21 @@ def test_the_table_shows_every_agent_and_says_what_each_column_is(classification
     assert "in 90%" in str(regression)
 
 
+def test_agents_that_predict_alike_have_one_line(regression):
+    alike = {"rmse": np.ones(3), "nll": np.array([np.inf] * 3), "coverage": Coverage(np.ones(1), np.ones((3, 1)))}
+    names = ("lyon", "basel", "turin")
+    lines = str(RegressionScores(**{**vars(regression), **alike, "agents": names})).splitlines()
+    assert [line.split()[:3] for line in lines[3:5]] == [["all", "3", "1"], []]
+    unlike = {**alike, "rmse": np.array([1, 1, 2])}
+    lines = str(RegressionScores(**{**vars(regression), **unlike, "agents": names})).splitlines()
+    assert [line.split()[0] for line in lines[3:7]] == [*names, "mean"]
+
+
 def test_a_long_table_is_cut_and_says_so(regression):
     many = RegressionScores(
         **{
             **vars(regression),
-            "rmse": np.ones(30),
+            "rmse": np.arange(30.0),
             "nll": np.ones(30),
             "coverage": Coverage(np.ones(1), np.ones((30, 1))),
         }
@@ -220,7 +230,9 @@ def test_the_interval_of_an_ece_is_a_bootstrap_over_rows(predictive):
     np.testing.assert_allclose(scores.ece_interval(p, labels), expected, atol=0.01)
     assert np.isnan(scores.ece_interval(p * np.nan, labels)).all()
     low, high = scored([p], labels).ece_interval[0]
-    assert f"90% within {low:.3f} and {high:.3f}, by a bootstrap over test rows" in str(scored([p], labels))
+    assert f"90% within {low:.3f} and {high:.3f} by a bootstrap over test rows, which takes off" in str(
+        scored([p], labels)
+    )
 
 
 def test_intervals_of_calibrated_predictions_reach_down_to_nearly_zero():

@@ -15,7 +15,9 @@ from .shards import as_batch
 T = TypeVar("T")
 
 AGENT = "agent"  # name of the agent's number in a batch
-WITH_AGENT = 'Write {**rows, "agent": np.full(len(rows["x"]), 0)}, as of agent 0.'
+WHOSE_ROWS = (  # what rows need that are not an agent's own
+    f'Say whose each row is by the agents\' numbers, 0 first. Write {{**rows, "{AGENT}": np.full(len(rows["x"]), 0)}}.'
+)
 
 
 def with_agents(shards: Sequence[Batch], numbers: Sequence[int]) -> list[Batch]:
@@ -37,12 +39,6 @@ def numbered_if_asked(
             raise
     shards = with_agents(shards, numbers)
     return use(shards), shards
-
-
-def refuse_without_agent(subject: str, error: BaseException) -> None:
-    """Refuse rows without the agent's number where that is what an error was about."""
-    if _lacks(AGENT, error):
-        raise Refused(subject, 'the model asks for batch["agent"], which these rows do not have', WITH_AGENT) from None
 
 
 def _lacks(name: str, error: BaseException | None) -> bool:

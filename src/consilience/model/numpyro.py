@@ -28,7 +28,7 @@ from numpyro.infer.initialization import init_to_value
 from .._compat import inputs_of, mask_of, observation_and_key
 from .._refused import Refused
 from .._types import Batch, Key, Params
-from .numbered import AGENT, WITH_AGENT
+from .numbered import AGENT, WHOSE_ROWS
 from .numpyro_coordinates import likelihood_coordinates
 from .numpyro_refusals import check_takes_batch
 from .numpyro_rows import check_each_row, check_rows_independent
@@ -252,7 +252,7 @@ class NumpyroModel:
             if not (missing := [name for name in self.dummy if name not in batch]):
                 return function(key, params, batch)
             for name in needed().intersection(missing):
-                fix = WITH_AGENT if name == AGENT else ""
+                fix = WHOSE_ROWS if name == AGENT else ""
                 raise Refused("data to predict for", f"the model predicts from {name!r}, which they do not have", fix)
             rows = len(next(iter(batch.values())))
             unused = dummy_batch({name: self.dummy[name] for name in missing}, rows)

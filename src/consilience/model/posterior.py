@@ -145,7 +145,7 @@ class Posterior:
         *,
         prior_precision: float = 1.0,
         log_prior: Callable[[Params], jax.Array] | None = None,
-        x: str = "x",
+        x: str | Sequence[str] = "x",
         y: str = "y",
         init: Params | Callable[[Key], Params] | None = None,
         dims: Mapping[str, Sequence[str]] | None = None,
@@ -157,7 +157,8 @@ class Posterior:
           apply: `apply(params, x)` returns logits (rows, classes); the parameters are any pytree of real arrays.
           prior_precision: λ of the prior N(0, 1/λ) on every parameter.
           log_prior: another prior in its place: its log density, a function of the parameters.
-          x: name of the inputs in the data. Data may also be a tuple, inputs first and labels last.
+          x: name of the inputs in the data. Of several, ("x", "agent"), `apply` is given a dict: x["agent"] says whose
+            each row is. Data may also be a tuple, inputs first and labels last.
           y: name of the labels, which are whole numbers from 0.
           init: where chains start: the parameters, or a function of a key that returns them.
           dims: names of the axes of parameters, {"w": ("feature",)}.
@@ -193,7 +194,7 @@ class Posterior:
         noise_sd: float = 1.0,
         prior_precision: float = 1.0,
         log_prior: Callable[[Params], jax.Array] | None = None,
-        x: str = "x",
+        x: str | Sequence[str] = "x",
         y: str = "y",
         init: Params | Callable[[Key], Params] | None = None,
         dims: Mapping[str, Sequence[str]] | None = None,
@@ -206,7 +207,8 @@ class Posterior:
           noise_sd: known standard deviation. To learn it as a parameter, write a `Posterior` or a NumPyro model.
           prior_precision: λ of the prior N(0, 1/λ) on every parameter.
           log_prior: another prior in its place: its log density, a function of the parameters.
-          x: name of the inputs in the data. Data may also be a tuple, inputs first and outcomes last.
+          x: name of the inputs in the data. Of several, ("x", "agent"), `apply` is given a dict: x["agent"] says whose
+            each row is. Data may also be a tuple, inputs first and outcomes last.
           y: name of the outcomes, an array (rows,).
           init: where chains start: the parameters, or a function of a key that returns them.
           dims: names of the axes of parameters, {"w": ("feature",)}.

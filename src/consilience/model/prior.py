@@ -12,7 +12,7 @@ import numpy as np
 from .._checks import whole_number
 from .._refused import Refused
 from .._types import Batch, Key, Params
-from .numbered import refuse_without_agent
+from .numbered import AGENT, WHOSE_ROWS
 from .shards import as_arrays
 
 if TYPE_CHECKING:
@@ -42,8 +42,11 @@ def prior_predictive(posterior: Posterior, batch: Batch, num_samples: int, seed:
     try:
         posterior = posterior.bind(batch)
     except KeyError as error:
-        refuse_without_agent("prior_predictive", error)
-        raise
+        if not isinstance(batch, dict) or error.args[0] in batch:
+            raise
+        reason = f"the model asks for batch[{error.args[0]!r}], and there are {', '.join(map(repr, batch))}"
+        fix = WHOSE_ROWS if error.args[0] == AGENT else "Pass the rows of one agent, or cs.pool(shards)[0]."
+        raise Refused("batch", reason, fix) from error
     draw_prior, predictive = posterior.draw_prior, posterior.predictive
     if draw_prior is None:
         raise Refused(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -11,7 +11,7 @@ import numpy as np
 from .._checks import check_one_of, check_positive, refuse_unknown_keywords, whole_number
 from .._refused import Refused
 from .._types import Batch
-from .frames import take_rows
+from .frames import is_frame, take_rows
 from .shards import as_batch, check_shards, rows
 
 DIRICHLET_TRIES = 100
@@ -73,13 +73,15 @@ def shard(
     return [jax.tree.map(lambda leaf, part=part: take_rows(leaf, part), given) for part in parts]
 
 
-def pool(shards: Sequence[Batch]) -> list[Batch]:
+def pool(shards: Sequence[Batch] | Mapping[str, Batch]) -> list[Batch]:
     """Join all agents' examples in one shard, for `Network.complete(1)`: only for data that may be put together.
 
     For shards split by features its posterior is the product that the agents sample, not the posterior of whole rows.
     """
+    if isinstance(shards, Mapping) and all(isinstance(shard, Mapping) or is_frame(shard) for shard in shards.values()):
+        shards = [*shards.values()]
     if not isinstance(shards, list | tuple) or not shards:
-        raise Refused("pool", "it takes a list of shards, one pytree of arrays per agent")
+        raise Refused("pool", "it takes a list of shards, one pytree of arrays per agent, or these by agents' names")
     return [jax.tree.map(lambda *leaves: np.concatenate(leaves), *check_shards(shards, len(shards)))]
 
 

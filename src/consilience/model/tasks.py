@@ -1,11 +1,12 @@
 """Prediction tasks, classification and regression: a model predicts a label or a number for every row.
 
 Data are a dict with inputs and outcomes under the names `x` and `y`, or a tuple with inputs first and outcomes last.
+Where inputs are several columns of a dict, x=("x", "agent"), the model's functions are given a dict of these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from .._refused import Refused
 from .._types import Batch, Key, Number, Params
+from .numbered import AGENT, WHOSE_ROWS
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,17 +25,17 @@ class Classification:
 
     Args:
       probabilities: `probabilities(params, x)` is a table (rows, classes).
-      x: name of the inputs in the data.
+      x: name of the inputs in the data; of several, ("x", "agent"), the model is given a dict.
       y: name of the labels, which are whole numbers from 0.
     """
 
     probabilities: Callable[[Params, Any], jax.Array]
-    x: str = "x"
+    x: str | Sequence[str] = "x"
     y: str = "y"
 
     def inputs(self, batch: Batch) -> Any:
         """Return the inputs of a batch."""
-        return _column(batch, self.x, 0)
+        return _inputs(batch, self.x)
 
     def outcomes(self, batch: Batch) -> Any:
         """Return the labels of a batch; refuse them where they are not one whole number a row."""
@@ -72,18 +74,18 @@ class Regression:
     Args:
       mean: `mean(params, x)` is one number a row.
       sd: `sd(params)` is a number, or one a row.
-      x: name of the inputs in the data.
+      x: name of the inputs in the data; of several, ("x", "agent"), the model is given a dict.
       y: name of the outcomes.
     """
 
     mean: Callable[[Params, Any], jax.Array]
     sd: Callable[[Params], Number]
-    x: str = "x"
+    x: str | Sequence[str] = "x"
     y: str = "y"
 
     def inputs(self, batch: Batch) -> Any:
         """Return the inputs of a batch."""
-        return _column(batch, self.x, 0)
+        return _inputs(batch, self.x)
 
     def outcomes(self, batch: Batch) -> Any:
         """Return the outcomes of a batch; refuse them where they are not one number a row."""
@@ -137,12 +139,23 @@ def checked_means(apply: Callable[[Params, Any], jax.Array]) -> Callable[[Params
     return means
 
 
+def _inputs(batch: Batch, names: str | Sequence[str]) -> Any:
+    """Return a batch's inputs: of several names, a dict of them."""
+    if isinstance(names, str):
+        return _column(batch, names, 0)
+    if not isinstance(batch, Mapping):
+        reason = f"they are a {type(batch).__name__}, and the inputs are called {', '.join(map(repr, names))}"
+        raise Refused("the data", reason, "Write a dict.")
+    return {name: _column(batch, name, 0) for name in names}
+
+
 def _column(batch: Batch, name: str, place: int) -> Any:
     """Return a batch's inputs or outcomes: by name in a dict, or by their place in a tuple."""
     if isinstance(batch, Mapping):
         if name not in batch:
             reason = f"they have {', '.join(map(repr, batch))}, and no {name!r}"
-            raise Refused("the data", reason, "Say which are inputs and outcomes: x=..., y=...")
+            fix = WHOSE_ROWS if name == AGENT else "Say which are inputs and outcomes: x=..., y=..."
+            raise Refused("the data", reason, fix) from KeyError(name)
         return batch[name]
     if isinstance(batch, tuple | list):
         return batch[place]

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 MOST_ROWS = 24  # parameters in all forest plots of a run
 PROBABILITY, INNER = 0.94, 0.5  # of the thin and of the thick interval
 MOST_CONTRAST = 60  # an interval that is narrower than the axis by more than this factor could not be seen
-MARGIN, ROW = 0.42, 0.2  # inches
-LONGEST_NAME = 18
+WIDTH, MARGIN, ROW = 4.0, 0.42, 0.2  # inches
+LONGEST_NAME = 22
 LARGE, SMALL = 1e6, 1e-3  # values that are written by powers of ten
 BY_NUMBER = re.compile(r"\[\d+(, \d+)*\]$")
 
@@ -119,10 +119,19 @@ def _drawn(names: Sequence[str], found: Sequence[Interval]) -> Markup:
 
     listed = "; ".join(f"{name} {one.written(one.mean)}, {one.text}" for name, one in zip(names, found, strict=True))
     return drawn(
-        draw, f"Forest plot, means and {100 * PROBABILITY:.0f} % intervals: {listed}.", MARGIN + ROW * len(found)
+        draw,
+        f"Forest plot, means and {100 * PROBABILITY:.0f} % intervals: {listed}.",
+        MARGIN + ROW * len(found),
+        WIDTH,
     )
 
 
 def _short(name: str) -> str:
+    """Shorten a name: the parameter's own before the label of its element, which tells the rows apart."""
+    if len(name) <= LONGEST_NAME:
+        return name
+    own, bracket, label = name.partition("[")
+    if bracket and len(label) + 3 <= LONGEST_NAME:
+        return f"{own[: LONGEST_NAME - len(label) - 2]}…[{label}"
     half = LONGEST_NAME // 2
-    return name if len(name) <= LONGEST_NAME else f"{name[:half]}…{name[-half + 1 :]}"
+    return f"{name[:half]}…{name[-half + 1 :]}"

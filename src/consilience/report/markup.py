@@ -18,7 +18,7 @@ else:
 
 
 Content: TypeAlias = "Markup | str | list[Any]"  # a piece of a page, or a list of pieces
-EMPTY = {"meta", "line", "img"}
+EMPTY = {"meta", "line", "img", "wbr"}
 WORDS = {"neighbours", "classes"}  # columns of words, not numbers
 
 

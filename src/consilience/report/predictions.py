@@ -68,7 +68,7 @@ def section(scores: Scores, is_same_for_all: bool, agents: Sequence[str]) -> Con
         f"{count(scores.draws, 'draw')} of each of its chains."
     )
     predicted += " All hold the same draws, so all predict the same." * (is_same_for_all and len(scores.nll) > 1)
-    by_class = [_by_class(scores, agents)] if scores.kind == "classification" else []
+    by_class = [_by_class(scores, agents, is_same_for_all)] if scores.kind == "classification" else []
     parts: list[Markup] = [
         paragraph(predicted),
         tag(
@@ -142,7 +142,7 @@ def _about_ece(scores: ClassificationScores, is_same_for_all: bool) -> str:
     """Say between what an ECE lies, by the bootstrap; of unlike agents, of the best and of the worst."""
     if scores.ece_interval is None or not np.isfinite(scores.ece_interval).all():
         return ""
-    sampled = "(90 % interval, by a bootstrap over these rows)"
+    sampled = "(90 % interval, by a bootstrap over these rows that takes off its upward bias)"
     (low, high), (_, highest) = (scores.ece_interval[k(scores.ece)] for k in (np.argmin, np.argmax))
     if is_same_for_all or len(scores.ece) == 1:
         return f" The ECE lies between {fixed(low, 3)} and {fixed(high, 3)} {sampled}."
@@ -225,9 +225,14 @@ def _wide_enough(name: str, values: np.ndarray, rows: int) -> tuple[float, float
     return middle - span / 2, middle + span / 2
 
 
-def _by_class(scores: ClassificationScores, agents: Sequence[str]) -> Markup:
-    """Make the table of each agent's accuracy on each class, shaded; classes that it has examples of are framed."""
+def _by_class(scores: ClassificationScores, agents: Sequence[str], is_same_for_all: bool) -> Markup:
+    """Make the table of each agent's accuracy on each class, shaded; classes that it has examples of are framed.
+
+    Of agents that predict the same and have examples of the same classes it has one row.
+    """
     seen = scores.seen or [()] * len(scores.accuracy)
+    is_one = is_same_for_all and len(agents) > 1 and len(set(map(tuple, seen))) == 1
+    seen = [()] * len(seen) if is_one else seen
 
     def shaded(_: object, place: tuple[int, int]) -> Markup:
         value, is_seen = float(scores.class_accuracy[place]), place[1] in seen[place[0]]
@@ -239,6 +244,8 @@ def _by_class(scores: ClassificationScores, agents: Sequence[str]) -> Markup:
 
     classes = range(scores.class_accuracy.shape[1])
     rows = [(name, *((agent, label) for label in classes)) for agent, name in enumerate(agents)]
-    framed = "; framed and bold where the agent has examples of the class" if scores.seen else ""
+    if is_one:
+        rows = [(f"all {len(agents)} agents", *rows[0][1:])]
+    framed = "; framed and bold where the agent has examples of the class" if scores.seen and not is_one else ""
     caption = f"Accuracy by class: the share of its rows that an agent gets right{framed}"
     return table(caption, ["", *classes], rows, "shaded", shaded)

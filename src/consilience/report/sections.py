@@ -18,6 +18,7 @@ MOST_NOTED = 8  # agents with a note in the picture of the network
 MOST_BESIDE = 6  # columns of a table that has room beside the picture
 MOST_OPEN = 24  # rows of a table or list that is not folded
 SHOWN_ROWS = 12  # parameters in the table, where there are too many for a forest plot of all
+LONGEST_UNBROKEN = 14  # name of a parameter in the table
 NEIGHBOURS = 8  # named in the table of agents
 STATISTICS: dict[str, tuple[str, Callable[[float], str]]] = {  # in the table of parameters: the summary's column
     "R-hat": ("r_hat", partial(fixed, decimals=3)),  # first, where a phone shows it
@@ -166,15 +167,25 @@ def _parameter_table(reading: RunReading, places: list[int]) -> list[Markup]:
     rows = []
     for k, interval in zip(places, intervals(reading.run, places), strict=True):
         r_hat, _, sd, *rest = (write(float(columns[name][k])) for name, write in STATISTICS.values())
-        rows.append((names[k], r_hat, interval.written(float(columns["mean"][k])), sd, interval.text, *rest))
+        rows.append(
+            (_breakable(names[k]), r_hat, interval.written(float(columns["mean"][k])), sd, interval.text, *rest)
+        )
     which = "all" if len(rows) == len(names) else f"the {len(rows)} of {len(names):,} with the largest R-hat"
     explained = (
-        "Means, standard deviations (sd) and intervals are averages over agents; effective sample sizes (ESS) are the "
-        "smallest and R-hat is the largest of any agent. MCSE is the Monte Carlo standard error of the mean."
-    )
+        "Standard deviations (sd), intervals and effective sample sizes (ESS) are of all chains together. "
+        if reading.run.copies == 1
+        else "Means, standard deviations (sd) and intervals are averages over agents; effective sample sizes (ESS) are "
+        "the smallest and R-hat is the largest of any agent. "
+    ) + "MCSE is the Monte Carlo standard error of the mean."
     header = [*STATISTICS]
     header.insert(3, INTERVAL)
     return [paragraph(explained), table(f"Parameters: {which}", ["parameter", *header], rows)]
+
+
+def _breakable(name: str) -> Markup | str:
+    """Let a long name break into lines before the label of its element."""
+    own, bracket, label = name.partition("[")
+    return join([own, tag("wbr"), bracket, label]) if bracket and len(name) > LONGEST_UNBROKEN else name
 
 
 def _chains(reading: RunReading) -> Content:

@@ -42,7 +42,7 @@ LOOK: dict[str, Any] = {
 }
 
 
-def drawn(draw: Draw, alt: str, height: float = HEIGHT) -> Markup:
+def drawn(draw: Draw, alt: str, height: float = HEIGHT, width: float = WIDTH) -> Markup:
     """Return the figure that `draw(ax)` makes, as inline SVG.
 
     Args:
@@ -51,7 +51,7 @@ def drawn(draw: Draw, alt: str, height: float = HEIGHT) -> Markup:
     matplotlib = require("matplotlib", "report")
     figures = require("matplotlib.figure", "report")
     with matplotlib.rc_context(LOOK):
-        figure = figures.Figure(figsize=(WIDTH, height), layout="constrained")
+        figure = figures.Figure(figsize=(width, height), layout="constrained")
         draw(figure.add_subplot())
         written = io.StringIO()
         figure.savefig(written, format="svg", metadata={"Date": None})

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import jax
@@ -64,9 +64,9 @@ class PredictiveCheck:
     mean: np.ndarray
     low: np.ndarray
     high: np.ndarray
-    outcomes: np.ndarray
-    pit: np.ndarray | None
-    probability: np.ndarray | None
+    outcomes: np.ndarray = field(repr=False)
+    pit: np.ndarray | None = field(repr=False)
+    probability: np.ndarray | None = field(repr=False)
     unreliable: int
     rows: int
     all_rows: int

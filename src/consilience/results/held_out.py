@@ -53,7 +53,7 @@ def test_rows(run: Run, task: Task, test: Batch) -> tuple[Batch, np.ndarray]:
         raise Refused(
             f"test has {has} and no {task.y!r}",
             "scores compare predictions with what happened",
-            f"Write test={{{task.x!r}: ..., {task.y!r}: ...}}; predictions alone are run.predict(fn, x).",
+            f"Write test={{{_named(task)}, {task.y!r}: ...}}; predictions alone are run.predict(fn, x).",
         )
     if rows("test", test) == 0:
         fix = "Write test={name: a[:100] for name, a in ...}."
@@ -66,14 +66,23 @@ def test_rows(run: Run, task: Task, test: Batch) -> tuple[Batch, np.ndarray]:
     trained = of_shards(run, task.inputs)
     if trained:
         _check_like("test", x, trained[0], "the agents' data")
-    _check_finite("test", {task.x: x, task.y: outcomes})
+    _check_finite("test", (x, outcomes))
     return x, outcomes.astype(int) if isinstance(task, Classification) else outcomes.astype(float)
+
+
+def _names(task: Task) -> Sequence[str]:
+    """Return the names of a task's inputs."""
+    return [task.x] if isinstance(task.x, str) else task.x
+
+
+def _named(task: Task) -> str:
+    return ", ".join(f"{name!r}: ..." for name in _names(task))
 
 
 def strange_rows(task: Task, ood: Batch, x: Batch) -> Batch:
     """Return the out-of-distribution inputs; refuse those that are not of the form of `x`, the test set's inputs."""
-    if isinstance(ood, Mapping) and task.x in ood:
-        ood = ood[task.x]
+    if isinstance(ood, Mapping) and all(name in ood for name in _names(task)):
+        ood = task.inputs(ood)
     if rows("ood", ood) == 0:
         raise Refused("ood has no rows", "there is nothing to tell from the test set", "Leave out ood=.")
     ood = as_arrays("ood", ood)

@@ -27,6 +27,7 @@ from .predictive import evaluate
 from .scores import read_scores, save_scores
 from .selection import Transform
 from .summary import Summary, summarize
+from .whose_rows import by_number
 
 
 class Described(Protocol):
@@ -325,14 +326,14 @@ class Run:
             itself makes of rows: an outcome, of which one is drawn for each row and draw, or one of the posterior's
             `quantities`, such as a NumPyro model's deterministic sites. `x` is then rows like the agents' data, and may
             lack what is not needed.
-          x: inputs, a pytree of arrays with one leading axis.
+          x: inputs, a pytree of arrays with one leading axis. Whose rows they are, "agent", may be names.
           rows_at_once: rows of `x` that are computed together, for a function that gives one row for each; left out,
             1024, or as many as the values of all draws have room for in 64 MB where intervals are wanted. A function
             that looks at other rows too, as batch normalisation does, needs `len(x)`.
           intervals: probability of the intervals.
           seed: random seed of outcomes. They also depend on `rows_at_once`.
         """
-        return predict(self, function, x, rows_at_once, intervals, seed)
+        return predict(self, function, by_number(self, "x", x), rows_at_once, intervals, seed)
 
     def evaluate(
         self,
@@ -349,7 +350,7 @@ class Run:
         Accuracy, NLL, Brier score, calibration and more for classifiers; RMSE, NLL and coverage for regressors.
 
         Args:
-          test: examples like the agents' own.
+          test: examples like the agents' own. Where the model asks whose they are, "agent" has numbers or names.
           task: what is predicted; left out, what the posterior says of itself (`cs.Posterior.classifier` and
             `.regressor` do).
           ood: inputs from elsewhere, that a classifier should be unsure of.
@@ -357,6 +358,7 @@ class Run:
           points: how many numbers of draws, evenly spaced in their logarithm, the cumulative scores are taken at.
           rows_at_once: test rows that are computed together. A function that looks across rows needs all.
         """
+        test, ood = by_number(self, "test", test), by_number(self, "ood", ood)
         scores = evaluate(self, test, task=task, ood=ood, seen=seen, points=points, rows_at_once=rows_at_once)
         self.__dict__["evaluation"] = scores
         self.__dict__["predicted_at"] = held_out_rows(task_of(self, task), test)

@@ -188,6 +188,9 @@ class Scores(Jsonable, ABC):
         values = np.stack([column for _, column, _ in columns], axis=1)
         widths = [max(10, len(name) + 2) for name, _, _ in columns]
         names = self.agents or tuple(map(str, range(len(values))))
+        if len(values) > 1 and all(np.array_equal(values[0], row, equal_nan=True) for row in values):
+            # Agents that hold one chain predict alike, and a line for each would look as if it were of its own rows.
+            names, values = (f"all {len(values)}",), values[:1]
         first = max(6, *(len(name) + 2 for name in names[:SHOWN_AGENTS]))
 
         def line(head: object, cells: Sequence[object]) -> str:
@@ -288,7 +291,8 @@ class ClassificationScores(Scores):
         if self.ece_interval is None or not np.isfinite(self.ece_interval).all():
             return ""
         low, high = self.ece_interval.min(), self.ece_interval.max()
-        return f"; {ECE_LEVEL:.0%} within {low:.3f} and {high:.3f}, by a bootstrap over test rows"
+        bounds = f"{ECE_LEVEL:.0%} within {low:.3f} and {high:.3f}"
+        return f"; {bounds} by a bootstrap over test rows, which takes off its upward bias"
 
     def _base(self, name: str) -> str:
         return f"; {value:.4g} at the base rates" if (value := self.at_base_rates.get(name)) is not None else ""

@@ -89,14 +89,22 @@ def find_labels(prepared: Prepared, columns: Columns, batch: Batch, numbered: bo
     if numbered and is_whole and names:
         found.append((SITE, names, _axes_of_agents(prepared, batch)))
     for dim, labels, through in found:
+        given = [name for name in _named_axes(dims, kept, through) if coords.get(name, tuple(labels)) == tuple(labels)]
+        otherwise = given[0] if given else _free_name(dim, kept)
         for leaf, axis in through:
             name, shape = kept.names[leaf], kept.shapes[leaf]
             axes = dims.get(name, tuple(f"{name}_dim_{k}" for k in range(len(shape))))
-            is_named = name in dims and axes[axis] != f"{name}_dim_{axis}"
-            own = axes[axis] if is_named else _free_name(dim, kept)
+            named = _named_axes(dims, kept, [(leaf, axis)])
+            own = named[0] if named else otherwise
             if coords.setdefault(own, tuple(labels)) == tuple(labels):
                 dims[name] = (*axes[:axis], own, *axes[axis + 1 :])
     return Labels(names, columns, dims, coords, numbered)
+
+
+def _named_axes(dims: Mapping[str, Sequence[str]], kept: Layout, axes: Axes) -> list[str]:
+    """Return the names that the model itself gives to some of these axes."""
+    own = [(kept.names[leaf], axis) for leaf, axis in axes]
+    return [dims[name][axis] for name, axis in own if name in dims and dims[name][axis] != f"{name}_dim_{axis}"]
 
 
 def _check_coords(coords: Mapping[str, Sequence[Any]], dims: Mapping[str, Sequence[str]], kept: Layout) -> None:

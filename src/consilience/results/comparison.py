@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._checks import check_one_of
+from .._checks import check_one_of, refuse_unknown_keywords
 from .._extras import require
 from .._refused import Refused
 from .loo import WIDTH, LooBasis, basis_of, high_k_note, owners_of
@@ -101,6 +101,7 @@ class Comparison:
         return f"{ahead}: it predicts better."
 
 
+@refuse_unknown_keywords("cs.compare")
 def compare(runs: Mapping[str, Run], *, var_name: str | None = None, weights: str = "stacking") -> Comparison:
     """Compare models of the same rows by leave-one-out cross-validation (PSIS-LOO), without pooling the rows.
 

@@ -48,17 +48,16 @@ def check_drawn(run: Run) -> None:
 
 def test_rows(run: Run, task: Task, test: Batch) -> tuple[Batch, np.ndarray]:
     """Return inputs and outcomes of the test set; refuse those that are not of the form of the agents' data."""
-    if isinstance(test, Mapping) and task.y not in test:
-        has = ", ".join(repr(key) for key in test)
-        raise Refused(
-            f"test has {has} and no {task.y!r}",
-            "scores compare predictions with what happened",
-            f"Write test={{{task.x!r}: ..., {task.y!r}: ...}}; predictions alone are run.predict(fn, x).",
-        )
+    test = as_batch("test", test)
+    of_what = {task.y: "scores compare predictions with what happened", task.x: "predictions are made from it"}
+    for name, reason in of_what.items() if isinstance(test, Mapping) else ():
+        if name not in test:
+            has = ", ".join(repr(key) for key in test)
+            fix = f"Write test={{{task.x!r}: ..., {task.y!r}: ...}}; predictions alone are run.predict(fn, x)."
+            raise Refused(f"test has {has} and no {name!r}", reason, fix)
     if rows("test", test) == 0:
         fix = "Write test={name: a[:100] for name, a in ...}."
         raise Refused("test has no rows", "there is nothing to score", fix)
-    test = as_batch("test", test)
     try:
         x, outcomes = task.inputs(test), task.outcomes(test)
     except Refused as refusal:

@@ -180,7 +180,8 @@ def check_runs(runs: Mapping[str, Run]) -> None:
         theirs, its = [name for name, _, _ in owners_of(runs[other])], basis_of(runs[other], ())
         if theirs != owners:
             reason = f"{other} is of the rows of {', '.join(theirs)}, {first} of {', '.join(owners)}"
-            raise Refused("", reason, "Compare models of the same rows, split alike.")
+            fix = "Compare models of the same rows, split alike, and owned under the same names."
+            raise Refused("", reason, fix)
         if its.missing != basis.missing:
             reason = f"{other} was sampled with {', '.join((*theirs, *its.missing))}, {first} with "
             reason += ", ".join((*owners, *basis.missing))

@@ -80,9 +80,9 @@ def check_enough_draws(run: Run) -> None:
 
 def relative_efficiency(run: Run, agent: int) -> float:
     """Return ESS over the number of draws, averaged over what was kept of a draw, as ArviZ does; 1 with one chain."""
-    if run.num_chains == 1:
-        return 1.0
     dimension = run.layout.dimension
+    if run.num_chains == 1 or not dimension:
+        return 1.0
     some = np.unique(np.linspace(0, dimension - 1, min(dimension, MOST_NUMBERS)).astype(int))
     series = run.series(some)[:, :, copy_of(run, agent)]  # draw, chain, number
     ess = array_stats().ess(series, method="mean", chain_axis=1, draw_axis=0)

@@ -57,6 +57,7 @@ def predict(
 ) -> np.ndarray | PredictedInterval:
     """Return the mean of `function(params, x)` over each agent's draws, or of what it names; see `Run.predict`."""
     count = whole_number("the number of rows of x", rows("x", x), 1)
+    held_out.check_columns_of(run, "x", x)
     x = as_arrays("x", x)
     held_out.check_drawn(run)
     if rows_at_once is not None:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from .._refused import Refused
@@ -72,7 +71,7 @@ def sampled_parameters(run: Run) -> Callable[[Any], Params]:
             return unconstrain(kept.unravel(vector))
 
         try:
-            jax.eval_shape(parameters, jnp.zeros(kept.dimension, kept.dtype))
+            jax.eval_shape(parameters, jax.ShapeDtypeStruct((kept.dimension,), kept.dtype))
         except (KeyError, TypeError):
             raise _not_kept() from None
         return parameters

@@ -15,6 +15,7 @@ import jax
 import numpy as np
 
 from .._checks import nearest, whole_number
+from .._intervals import central
 from .._refused import Refused
 from .._types import Batch, Params
 from ..model import Classification, Posterior, as_arrays, rows
@@ -86,7 +87,6 @@ def _central(
     run: Run, wanted: _Predicted, parts: Sequence[Rows], shape: Sequence[int], has_rows: bool, probability: float
 ) -> PredictedInterval:
     """Return mean and central interval of the values of all draws and chains, part by part of the rows."""
-    tails = ((1 - probability) / 2, (1 + probability) / 2)
     mean, low, high = (np.empty((run.copies, *shape)) for _ in range(3))
     held = np.empty(0)
     for piece in pieces(run, wanted.function, parts, has_rows, rows_first=True, seed=wanted.seed):
@@ -97,7 +97,7 @@ def _central(
         if last == run.num_draws:
             place = (slice(None), piece.rows) if has_rows else ()
             mean[place] = held.mean(axis=(0, 1), dtype=float)
-            low[place], high[place] = np.quantile(held, tails, axis=(0, 1))
+            low[place], high[place] = np.quantile(held, central(probability), axis=(0, 1))
     return PredictedInterval(*(np.broadcast_to(values, (run.agents, *shape)) for values in (mean, low, high)))
 
 

@@ -18,7 +18,7 @@ from .._checks import nearest, whole_number
 from .._intervals import central
 from .._refused import Refused
 from .._types import Batch, Params
-from ..model import Classification, Posterior, as_arrays, rows
+from ..model import Classification, Posterior, as_arrays, refuse_without_agent, rows
 from . import held_out
 from .expectation import Rows, in_rows, mean_over_draws, pieces, value_shape
 from .per_draw import sampled_parameters
@@ -66,7 +66,11 @@ def predict(
     if intervals is not None and not (isinstance(intervals, float) and 0 < intervals < 1):
         raise Refused(f"intervals = {intervals!r}", "a probability between 0 and 1 is needed", "Write intervals=0.9.")
     wanted = _named(run, function, x, seed) if isinstance(function, str) else _Predicted(function)
-    like = wanted.shape(run, x)
+    try:
+        like = wanted.shape(run, x)
+    except KeyError as error:
+        refuse_without_agent("x", error)
+        raise
     at_once = rows_at_once or (ROWS_AT_ONCE if intervals is None else _rows_held(run, like))
     parts = in_rows(x, at_once)
     of_part = like.shape if len(parts) == 1 else wanted.shape(run, parts[0].x).shape

@@ -19,6 +19,7 @@ BELOW = [
     "_compat",
     "_compiled",
     "_extras",
+    "_intervals",
     "_keys",
     "_lazy",
     "_refused",

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from functools import wraps
-from inspect import Parameter, signature
+from inspect import Parameter, isfunction, signature
 from typing import Any, TypeVar
 
 import numpy as np
@@ -32,6 +32,9 @@ SYNONYMS = {  # what other libraries call it
     "inverse_mass_matrix": ("inv_mass_matrix", "inv_metric", "metric", "mass_matrix"),
     "dense_mass": ("dense", "dense_metric"),
     "predictive": ("posterior_predictive",),
+    "prob": ("hdi_prob", "ci_prob", "level", "credible_interval"),
+    "intervals": ("prob", "ci_prob", "hdi_prob", "level"),
+    "size": ("agents", "n", "m", "nodes", "num_agents", "n_agents"),
     "agents": ("num_agents", "n_agents", "m"),
 }
 
@@ -128,6 +131,25 @@ def refuse_unknown_settings(called: str) -> Callable[[C], C]:
 
     def decorate(cls: C) -> C:
         cls.__init__ = refuse_unknown_keywords(called)(cls.__init__)  # type: ignore[misc]
+        return cls
+
+    return decorate
+
+
+def refuse_unknown_keywords_of_methods(called: str) -> Callable[[C], C]:
+    """Make the public methods of a class refuse keywords that they do not have, as `refuse_unknown_keywords` does.
+
+    Args:
+      called: the class, or an instance of it, as users write it.
+    """
+
+    def decorate(cls: C) -> C:
+        for name, member in list(vars(cls).items()):
+            checked = refuse_unknown_keywords(f"{called}.{name}")
+            if isinstance(member, classmethod) and not name.startswith("_"):
+                setattr(cls, name, classmethod(checked(member.__func__)))
+            elif isfunction(member) and not name.startswith("_"):
+                setattr(cls, name, checked(member))
         return cls
 
     return decorate

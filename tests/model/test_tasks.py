@@ -101,7 +101,7 @@ def test_effects_of_a_site_are_sampled_scored_and_checked_by_several_inputs():
         run.evaluate({**of_basel, "agent": of_basel["agent"] + 1})
     with pytest.raises(ValueError, match=r"x: agent = 'Basl': the agents are lyon, basel\. Write agent='basel'"):
         run.predict(posterior.task.probabilities, {**inputs, "agent": np.array(["Basl"] * 8)})
-    with pytest.raises(ValueError, match=r"they have 'x', 'y', and no 'agent'\. Say whose each row is by the agents'"):
+    with pytest.raises(ValueError, match=r"test has 'x', 'y' and no 'agent'.*Say whose each row is by the agents'"):
         run.evaluate(shards["lyon"])
     with pytest.raises(ValueError, match=r"no 'y'.*Write test=\{'x': \.\.\., 'agent': \.\.\., 'y': \.\.\.\}"):
         run.evaluate({"x": X, "agent": rows["agent"]})

@@ -147,6 +147,15 @@ def gaussian_process(batch):
     numpyro.sample("y", dist.MultivariateNormal(jnp.zeros(len(x)), kernel), obs=batch["time"])
 
 
+def test_the_likelihood_of_a_site_has_the_name_of_the_column_that_is_observed():
+    def process(batch):
+        scale = numpyro.sample("scale", dist.HalfNormal(1))
+        numpyro.sample("time", dist.MultivariateNormal(0.0, scale * jnp.eye(len(batch["time"]))), obs=batch["time"])
+
+    bound = cs.Posterior.from_numpyro(process, per_row=False).bind(SHARDS[0])
+    assert bound.observed == "time"
+
+
 def test_a_gaussian_process_for_each_site(double):
     with pytest.raises(Refused, match=r"write cs\.Posterior\.from_numpyro\(model, per_row=False\)"):
         sample(cs.Posterior.from_numpyro(gaussian_process))

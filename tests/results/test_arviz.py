@@ -132,10 +132,10 @@ class TestAgents:
     def test_refusals(self, own_chains, one_chain):
         with pytest.raises(ValueError, match=r'log_likelihood=True with agent="all": .*Write agent=0'):
             own_chains.to_arviz(log_likelihood=True, agent="all")
-        with pytest.raises(ValueError, match=r"agent = 'nord': .*0 to 3, or one of the names north, east, south, west"):
+        with pytest.raises(ValueError, match=r"agent = 'nord': .* Write agent='north', or a number from 0 to 3"):
             own_chains.to_arviz(agent="nord")
         for agent in (4, -1, True, 0.0):
-            with pytest.raises(ValueError, match=rf"agent = {agent!r}: .*Write a number from 0 to 3\."):
+            with pytest.raises(ValueError, match=rf"agent = {agent!r}: a whole number from 0 to 3 is needed"):
                 one_chain.to_arviz(agent=agent)
         with pytest.raises(ValueError, match=r"loaded without its data. Write cs\.load\(path, posterior="):
             replace(one_chain, shards=None).to_arviz(log_likelihood=True)

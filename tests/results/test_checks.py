@@ -41,6 +41,16 @@ def regression(noise_sd=1.0, rows=24, features=4, draws=DRAWS):
     return run_of(values, posterior, data)
 
 
+@pytest.mark.filterwarnings("error")
+def test_draws_in_double_precision_are_used_without_it_in_silence():
+    run = regression(draws=60)
+    layout = replace(run.layout, dtypes=(np.dtype(float),))
+    double = replace(run, kept=run.kept.astype(float), layout=layout)
+    assert double.loo().elpd == pytest.approx(run.loo().elpd, rel=1e-6)
+    x = run.shards[0]["x"]
+    np.testing.assert_allclose(double.predict("y", {"x": x}), run.predict("y", {"x": x}), rtol=1e-5)
+
+
 def exact_pit(run, leave_out):
     """P(y' < y_n) of every row of the run, by all other rows or by all."""
     pooled = {name: np.concatenate([shard[name] for shard in run.shards]).astype(float) for name in ("x", "y")}

@@ -178,6 +178,8 @@ def test_where_the_likelihood_is_of_a_site_each_site_is_one_observation(runs):
     np.testing.assert_allclose([found.elpd, found.se, found.p_loo], [expected.elpd, expected.se, expected.p], atol=1e-8)
     assert "3 sites" in str(found)
     assert "each owner is one observation, left out as a whole" in str(found)
+    with pytest.raises(Refused, match=r"var_name = 'other': the likelihood is one number for the whole site, "):
+        replace(runs["two"], posterior=whole).loo("other")
 
 
 def test_owners_without_observations_change_nothing(runs):

@@ -101,6 +101,10 @@ class TestNames:
         with pytest.raises(ValueError, match="the model predicts from 'y', which they do not have"):
             known.predict("residual", {"x": x})
 
+    def test_rows_without_the_agent_s_number_that_a_function_asks_for(self, known):
+        with pytest.raises(ValueError, match=r'x: the model asks for batch\["agent"\], which these rows do not have'):
+            known.predict(lambda params, rows: params["w"][rows["agent"]], {"x": inputs()})
+
     def test_intervals_of_outcomes_have_the_noise_and_those_of_means_do_not(self):
         posterior = cs.Posterior.regressor(slope, noise_sd=2.0)
         run = replace(run_of({"w": np.zeros(4, np.float32)}, draws=1000, scale=0.0), posterior=posterior)

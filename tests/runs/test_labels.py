@@ -151,6 +151,40 @@ def test_columns_that_do_not_fit_are_refused():
         sample(shards=plain, columns={"x": ["age"]})
     with pytest.raises(Refused, match=r"columns: the data have no 'X'; they have 'x', 'y'"):
         sample(shards=plain, columns={"X": ["age"]})
+    with pytest.raises(Refused, match=r"columns: two columns of x are called 'age'\. Rename one\."):
+        sample(shards=plain, columns={"x": ["age", "dose", "age"]})
+
+
+def test_frames_to_predict_for_have_the_columns_of_the_agents_in_their_order(run):
+    def mean(params, x):
+        return x @ params["w"]
+
+    task, turned, renamed = (
+        cs.Regression(mean, lambda params: 1.0),
+        X[["bmi", "age", "dose"]],
+        X.rename(columns=str.title),
+    )
+    message = r"the columns of x are in another order than cleveland's\. Write x\[\['age', 'dose', 'bmi'\]\]"
+    for call in (
+        lambda: run.predict(mean, turned),
+        lambda: run.predict(lambda params, rows: mean(params, rows["x"]), {"x": turned}),
+        lambda: run.evaluate({"x": turned, "y": Y}, task=task),
+        lambda: cs.load(run.folder).evaluate({"x": turned, "y": Y}, task=task),
+    ):
+        with pytest.raises(Refused, match=message):
+            call()
+    with pytest.raises(Refused, match=r"test: x lacks 'age'.* and has 'Age'"):
+        run.evaluate({"x": renamed, "y": Y}, task=task)
+    np.testing.assert_array_equal(run.predict(mean, X), run.predict(mean, X.to_numpy()))
+
+
+def test_a_run_that_is_gone_on_with_keeps_the_names_that_are_not_given_again(tmp_path):
+    sample(out=tmp_path / "run")
+    plain = [{"x": shard["x"].to_numpy(), "y": np.asarray(shard["y"])} for shard in SHARDS.values()]
+    for run in (sample(shards=plain, out=tmp_path / "run", resume=True), cs.load(tmp_path / "run")):
+        assert run.agent_names == tuple(SHARDS)
+        assert run.columns == {"x": ("age", "dose", "bmi")}
+        assert "w[dose]" in run.summary().names
 
 
 def test_labels_of_the_user_stay_as_they_are():
@@ -165,6 +199,7 @@ def test_labels_of_the_user_stay_as_they_are():
     [
         ({"dims": {"w": ("f",)}, "coords": {"f": ["a"]}}, r"coords: 'f' has 1 labels, and that axis of w has length 3"),
         ({"coords": {"f": ["a"]}}, r"coords: no axis is called 'f'\. .*dims=\{\"w\": \(\"f\",\)\}"),
+        ({"dims": {"ww": ("f",)}}, r"dims: no parameter is called 'ww'; .* Write dims=\{\"w\": \.\.\.\}"),
         ({"dims": {"w": "feature"}}, r"dims: w has 'feature', .*dims=\{\"w\": \(\"feature\",\)\}"),
     ],
 )

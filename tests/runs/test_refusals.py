@@ -123,6 +123,13 @@ def test_prior_and_likelihood_swapped():
         ),
         (lambda: cs.Posterior.regressor(likelihood, noise=1.0), "cs.Posterior.regressor(noise=...)"),
         (lambda: cs.Posterior.from_numpyro(likelihood, zzz=1), "There are model, init, task, dims, coords"),
+        (lambda: cs.Network.ring(agents=4), "cs.Network.ring(agents=...): it has no argument agents. Write size="),
+        (lambda: cs.load("run", model=REGRESSION), "cs.load(model=...): it has no argument model"),
+        (lambda: cs.Devices(number=2), "cs.Devices(number=...)"),
+        (
+            lambda: sample(init=np.zeros(3, np.float32)).summary(hdi_prob=0.9),
+            "run.summary(hdi_prob=...): it has no argument hdi_prob. Write prob=",
+        ),
         (
             lambda: cs.shard(SHARDS[0], num_agents=2),
             "cs.shard(num_agents=...): it has no argument num_agents. Write agents=...",

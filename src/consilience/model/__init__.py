@@ -3,7 +3,15 @@
 from .frames import Columns, check_columns, check_columns_alike, column_names, is_frame
 from .layout import RESERVED, Layout, leaf_name
 from .local import LocalLogDensity
-from .numbered import AGENT, numbered_if_asked, shards_as_sampled, with_agents, without_agents
+from .numbered import (
+    AGENT,
+    WHOSE_ROWS,
+    numbered_if_asked,
+    refuse_without_agent,
+    shards_as_sampled,
+    with_agents,
+    without_agents,
+)
 from .observed import Observed, outcome_name
 from .posterior import Posterior, StartValues, check_posterior, check_start, start_values
 from .shards import (
@@ -29,6 +37,7 @@ from .view import Keep, View, kept_function
 __all__ = [
     "AGENT",
     "RESERVED",
+    "WHOSE_ROWS",
     "Classification",
     "Columns",
     "Keep",
@@ -61,6 +70,7 @@ __all__ = [
     "outcome_name",
     "own_shards",
     "pool",
+    "refuse_without_agent",
     "rows",
     "shard",
     "shards_as_sampled",

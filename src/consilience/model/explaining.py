@@ -33,7 +33,8 @@ def traced(what: str, function: Callable[..., Any], params: Params, *batch: Batc
         raise
     except READ_AS_NUMBERS as error:
         reason = f"it calls numpy on what jax traces{_line(error)}"
-        raise Refused(what, reason, "Write jax.numpy for numpy: jnp.exp(...) for np.exp(...).") from error
+        fix = "Write jax.numpy for numpy: jnp.exp(...) for np.exp(...). Write jax.scipy for scipy."
+        raise Refused(what, reason, fix) from error
     except READ_IN_PYTHON as error:
         reason = f"it looks at values in Python{_line(error)}, and they are not known when its code is traced"
         fix = "Write jnp.where(condition, a, b) for if, and no float(...) or int(...)."

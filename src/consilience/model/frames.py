@@ -97,4 +97,7 @@ def check_columns(columns: Any, shard: Batch) -> Columns:
         if isinstance(names, str) or len(shapes[table]) != 2 or len(names) != shapes[table][1]:
             reason = f"{table} has shape {shapes[table]}, and its columns are named {names!r}"
             raise Refused("columns", reason, "Give a table (rows, columns) one name for each column.")
+        for name in names:
+            if list(names).count(name) > 1:
+                raise Refused("columns", f"two columns of {table} are called {name!r}", "Rename one.")
     return {table: tuple(map(str, names)) for table, names in columns.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -76,7 +76,8 @@ class Layout:
     def ravel(self, params: Params) -> jax.Array:
         """Return `params` as one vector."""
         leaves = self.treedef.flatten_up_to(params)
-        return jnp.concatenate([jnp.asarray(leaf, self.dtype).ravel() for leaf in leaves])
+        dtype = jax.dtypes.canonicalize_dtype(self.dtype)
+        return jnp.concatenate([jnp.asarray(leaf, dtype).ravel() for leaf in leaves])
 
     def ravel_on_host(self, params: Params) -> np.ndarray:
         """Return `params` as one vector of numpy's: jax would compile for it."""
@@ -85,7 +86,10 @@ class Layout:
 
     def unravel(self, vector: Any) -> Params:
         """Return the pytree of a vector, or of an array of vectors: the last axis is split up, others are kept."""
-        leaves = [leaf.astype(t, copy=False) for leaf, t in zip(self._cut(vector), self.dtypes, strict=True)]
+        dtypes: Sequence[Any] = self.dtypes
+        if isinstance(vector, jax.Array):  # of draws in double precision it may hold less
+            dtypes = [jax.dtypes.canonicalize_dtype(dtype) for dtype in dtypes]
+        leaves = [leaf.astype(t, copy=False) for leaf, t in zip(self._cut(vector), dtypes, strict=True)]
         return jax.tree_util.tree_unflatten(self.treedef, leaves)
 
     def _cut(self, vectors: Any) -> Iterator[Any]:

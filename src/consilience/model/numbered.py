@@ -41,6 +41,12 @@ def numbered_if_asked(
     return use(shards), shards
 
 
+def refuse_without_agent(subject: str, error: BaseException) -> None:
+    """Refuse rows without the agent's number where that is what an error was about."""
+    if _lacks(AGENT, error):
+        raise Refused(subject, 'the model asks for batch["agent"], which these rows do not have', WHOSE_ROWS) from None
+
+
 def _lacks(name: str, error: BaseException | None) -> bool:
     """Tell whether an error, or what has caused it, is that a dict lacks this key."""
     if isinstance(error, KeyError) and error.args == (name,):

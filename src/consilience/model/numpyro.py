@@ -139,6 +139,8 @@ class NumpyroModel:
 
     def posterior(self, unbound: Posterior) -> NumpyroPosterior:
         """Return the posterior, with what is known of it before it is bound."""
+        sites = self.sites.observed
+        is_of_one_column = not unbound.per_row and len(sites) == 1 and column(self.dummy, sites[0]) is not None
         return NumpyroPosterior(
             self.log_prior,
             self.log_likelihood if unbound.per_row else self.log_likelihood_of_all,
@@ -149,6 +151,7 @@ class NumpyroModel:
             dims={**self.sites.dims, **unbound.dims},
             coords=unbound.coords,
             coordinates=likelihood_coordinates(self.model, self.sites, self.dummy),
+            observed=sites[0] if is_of_one_column else None,
             per_row=unbound.per_row,
             init=self.init,
             draw_prior=self.draw_prior,

@@ -72,8 +72,8 @@ REFUSALS = {  # subject, reason and fix, by what is wrong with a site or the who
         "{name!r}",
         "it has values for each row, shape {two} for 2 rows and {three} for 3: every agent would have variables of its "
         "own, and agents sample the same variables",
-        "Sum it out of the likelihood; or give variables to groups, all agents' groups in one plate: "
-        f"{ALL_GROUPS}.{{hint}}",
+        "Sum it out of the likelihood (a Gaussian process's, with per_row=False); or give variables to groups, all "
+        f"agents' groups in one plate: {ALL_GROUPS}.{{hint}}",
     ),
     "obs_mask": (
         "the obs_mask of {name!r}",

@@ -172,18 +172,9 @@ class Posterior:
             labels = jnp.asarray(task.outcomes(batch), jnp.int32)
             return jnp.take_along_axis(log_probabilities, labels[:, None], axis=1)[:, 0]
 
-        prior = _prior(prior_precision, log_prior)
-        draw_prior = None if log_prior is not None or init is None else normal_prior(prior_precision, init)
-        return cls(
-            prior,
-            log_likelihood,
-            predictive=task.draw,
-            task=task,
-            dims=dims or {},
-            coords=coords or {},
-            init=init,
-            draw_prior=draw_prior,
-        )
+        prior, draw_prior = _prior(prior_precision, log_prior, init)
+        labels: dict[str, Any] = {"dims": dims or {}, "coords": coords or {}}
+        return cls(prior, log_likelihood, predictive=task.draw, task=task, init=init, draw_prior=draw_prior, **labels)
 
     @classmethod
     @refuse_unknown_keywords("cs.Posterior.regressor")
@@ -220,18 +211,9 @@ class Posterior:
         def log_likelihood(params: Params, batch: Batch) -> jax.Array:
             return jax.scipy.stats.norm.logpdf(task.outcomes(batch), task.mean(params, task.inputs(batch)), noise_sd)
 
-        prior = _prior(prior_precision, log_prior)
-        draw_prior = None if log_prior is not None or init is None else normal_prior(prior_precision, init)
-        return cls(
-            prior,
-            log_likelihood,
-            predictive=task.draw,
-            task=task,
-            dims=dims or {},
-            coords=coords or {},
-            init=init,
-            draw_prior=draw_prior,
-        )
+        prior, draw_prior = _prior(prior_precision, log_prior, init)
+        labels: dict[str, Any] = {"dims": dims or {}, "coords": coords or {}}
+        return cls(prior, log_likelihood, predictive=task.draw, task=task, init=init, draw_prior=draw_prior, **labels)
 
     def prior_predictive(self, batch: Batch, num_samples: int = 1000, seed: int = 0) -> dict[str, np.ndarray]:
         """Draw outcomes from the model alone, for parameters drawn from the prior: what it expects before any data.
@@ -284,18 +266,25 @@ class Posterior:
         return per_example.sum()
 
 
-def _prior(precision: float, log_prior: Callable[[Params], jax.Array] | None) -> Callable[[Params], jax.Array]:
-    """Return the log density of N(0, 1/precision) on every parameter, or the `log_prior` given in its place."""
+def _prior(
+    precision: float,
+    log_prior: Callable[[Params], jax.Array] | None,
+    init: Params | Callable[[Key], Params] | None,
+) -> tuple[Callable[[Params], jax.Array], Callable[[Key], Params] | None]:
+    """Return the log density of N(0, 1/precision) on every parameter, or the `log_prior` given, and how to draw.
+
+    How to draw is known of the normal prior alone, and where `init` says what form parameters have.
+    """
     if log_prior is not None:
         if precision != 1.0:
             raise Refused(f"prior_precision = {precision!r}", "log_prior replaces that prior", "Leave it out.")
-        return log_prior
+        return log_prior, None
     check_positive("prior_precision", precision)
 
     def gaussian(params: Params) -> jax.Array:
         return -0.5 * precision * reduce(add, [jnp.sum(leaf**2) for leaf in jax.tree.leaves(params)])
 
-    return gaussian
+    return gaussian, None if init is None else normal_prior(precision, init)
 
 
 def check_posterior(posterior: Posterior, params: Params, batch: Batch) -> None:

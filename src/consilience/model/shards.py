@@ -244,7 +244,8 @@ def _check_like(agent: str, shard: Batch, first: str, model: Batch) -> None:
     for (path, leaf), reference in zip(jax.tree_util.tree_leaves_with_path(shard), jax.tree.leaves(model), strict=True):
         name = leaf_name(path, root="its data")
         if not (jnp.issubdtype(leaf.dtype, jnp.number) or leaf.dtype == bool):
-            raise Refused(agent, f"{name} has dtype {leaf.dtype}; numbers are needed")
+            fix = "Number its values, or leave it out."
+            raise Refused(agent, f"{name} has dtype {leaf.dtype}; numbers are needed", fix)
         if leaf.shape[1:] != reference.shape[1:]:
             shapes = f"has shape {leaf.shape[1:]}, {first}'s has {reference.shape[1:]}"
             raise Refused(agent, f"an example of {name} {shapes}")

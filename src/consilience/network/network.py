@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._checks import check, whole_number
+from .._checks import check, refuse_unknown_keywords_of_methods, whole_number
 from .._lazy import LazyModule
 from .._refused import Refused
 from .plan import Plan, plan_network
@@ -38,6 +38,7 @@ Weights = str | np.ndarray | Sequence[Sequence[float]]
 SOURCES_AT_ONCE = 256
 
 
+@refuse_unknown_keywords_of_methods("cs.Network")
 class Network:
     """A connected undirected graph of `size` agents and its mixing matrix W.
 

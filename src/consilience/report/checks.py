@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._intervals import central
 from .._lazy import LazyModule
 from .figures import BAND_COVERAGE
 from .markup import Content, Markup, abreast, figure, panel, paragraph, tag
@@ -87,8 +88,7 @@ def _bars(name: str, check: PredictiveCheck) -> Markup:
 
 def _pit(name: str, pit: np.ndarray) -> Markup:
     heights = np.histogram(pit, PIT_BINS, (0, 1))[0] * PIT_BINS / len(pit)
-    tail = (1 - BAND_COVERAGE) / 2
-    low, high = scipy_stats.binom.ppf([tail, 1 - tail], len(pit), 1 / PIT_BINS) * PIT_BINS / len(pit)
+    low, high = scipy_stats.binom.ppf(central(BAND_COVERAGE), len(pit), 1 / PIT_BINS) * PIT_BINS / len(pit)
 
     def draw(ax: Any) -> None:
         ax.axhspan(low, high, color=BAND, lw=0)
@@ -108,8 +108,7 @@ def _calibration(name: str, happened: np.ndarray, probability: np.ndarray) -> Ma
     groups = np.array_split(np.argsort(probability), max(1, min(MOST_GROUPS, len(probability) // FEWEST_IN_GROUP)))
     predicted, observed = (np.array([values[group].mean() for group in groups]) for values in (probability, happened))
     sizes = np.array([len(group) for group in groups])
-    tail = (1 - POINT_COVERAGE) / 2
-    low, high = (scipy_stats.binom.ppf(q, sizes, np.clip(predicted, 0, 1)) / sizes for q in (tail, 1 - tail))
+    low, high = (scipy_stats.binom.ppf(q, sizes, np.clip(predicted, 0, 1)) / sizes for q in central(POINT_COVERAGE))
 
     def draw(ax: Any) -> None:
         ax.plot([0, 1], [0, 1], color=QUIET, lw=0.8, ls="--")

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from .._compat import array_stats
+from .._intervals import central
 from .._lazy import LazyModule
 from .markup import Markup, legend, tag
 from .notes import NETWORK_HEIGHT, annotate
@@ -79,8 +80,7 @@ def ranks(name: str, chains: np.ndarray) -> Markup:
     bins = int(np.clip(length // DRAWS_PER_BIN, FEWEST_RANK_BINS, MOST_RANK_BINS))
     ranked = scipy_stats.rankdata(chains, axis=None).reshape(chains.shape)
     heights = np.stack([np.histogram(row, bins, (0.5, chains.size + 0.5))[0] for row in ranked]) / (length / bins)
-    tail = (1 - BAND_COVERAGE) / 2
-    low, high = scipy_stats.binom.ppf([tail, 1 - tail], length, 1 / bins) / (length / bins)
+    low, high = scipy_stats.binom.ppf(central(BAND_COVERAGE), length, 1 / bins) / (length / bins)
     shown = some(len(chains))
     tallest = max(2.0, float(heights[shown].max()))
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from .._intervals import central, mean_quantiles
 from .markup import Markup, panel
 from .numbers import MISSING, fixed, number
 from .style import QUIET, SERIES
@@ -56,10 +57,10 @@ def intervals(run: Run, places: Sequence[int]) -> list[Interval]:
     """Compute the intervals of some of the run's numbers from all draws and chains; NaN where draws are not finite."""
     if not places or not run.num_draws:
         return [Interval(*[np.nan] * 5) for _ in places]
-    series = np.asarray(run.series(list(places)), float)
-    tails = [(1 - PROBABILITY) / 2, (1 - INNER) / 2, (1 + INNER) / 2, (1 + PROBABILITY) / 2]
+    series = np.moveaxis(np.asarray(run.series(list(places)), float), (2, 1, 0), (0, 1, 2))
+    ends = sorted([*central(PROBABILITY), *central(INNER)])
     with np.errstate(all="ignore"):
-        found = np.concatenate([series.mean(axis=(0, 1))[None], np.quantile(series, tails, axis=(0, 1))]).mean(axis=1)
+        found = np.concatenate([series.mean(axis=(0, 1, 2))[None], mean_quantiles(series, ends)])
     found[:, ~np.isfinite(series).all(axis=(0, 1, 2))] = np.nan
     return [Interval(*map(float, column)) for column in found.T]
 

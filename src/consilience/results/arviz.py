@@ -17,8 +17,9 @@ from .._refused import Refused
 from .._types import Key, Params
 from ..store import DRAWS, POSTERIOR
 from .arviz_rows import DataRows, variable_name
-from .per_draw import copy_of, number_of, per_draw
+from .per_draw import copy_of, per_draw
 from .pointwise import posterior_of
+from .selection import agent_number
 
 if TYPE_CHECKING:
     from .run import Run
@@ -39,7 +40,7 @@ NOTE = "Chains of different agents are not independent: take one agent's for loo
 def data_tree(run: Run, agent: int | str, log_likelihood: bool, posterior_predictive: bool, seed: int) -> Any:
     """Return a run as an xarray DataTree: the groups that are asked for, and those that need no computation."""
     xarray = require("xarray", "report")
-    chosen = None if _is_all(run, agent) else number_of(run, 0 if agent == ALL else agent)
+    chosen = None if _is_all(run, agent) else agent_number(run, 0 if agent == ALL else agent)
     rows = DataRows(run) if run.posterior is not None and run.shards is not None else None
     if rows is None and (log_likelihood or posterior_predictive):
         fix = "Write cs.load(path, posterior=..., shards=...).to_arviz(...)."

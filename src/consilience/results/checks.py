@@ -22,6 +22,7 @@ import jax
 import numpy as np
 
 from .._compat import array_stats
+from .._intervals import central
 from .._refused import Refused
 from .._types import Batch
 from ..model import Classification
@@ -132,7 +133,7 @@ def _check(
     edges = _bins(y, again, is_whole)
     observed = _histogram(y[None], edges)[0]
     every = _histogram(again, edges)
-    low, high = np.quantile(every, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+    low, high = np.quantile(every, central(LEVEL), axis=0)
     values = np.unique(np.concatenate([y, np.unique(again)]))
     weights, k_hat = _loo_weights(log_lik.reshape(-1, len(y)))
     pit = probability = None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._checks import check_one_of
+from .._checks import check_one_of, refuse_unknown_keywords
 from .._extras import require
 from .._refused import Refused
 from .loo import WIDTH, LooBasis, basis_of, high_k_note, owners_of
@@ -101,6 +101,7 @@ class Comparison:
         return f"{ahead}: it predicts better."
 
 
+@refuse_unknown_keywords("cs.compare")
 def compare(runs: Mapping[str, Run], *, var_name: str | None = None, weights: str = "stacking") -> Comparison:
     """Compare models of the same rows by leave-one-out cross-validation (PSIS-LOO), without pooling the rows.
 
@@ -179,7 +180,8 @@ def check_runs(runs: Mapping[str, Run]) -> None:
         theirs, its = [name for name, _, _ in owners_of(runs[other])], basis_of(runs[other], ())
         if theirs != owners:
             reason = f"{other} is of the rows of {', '.join(theirs)}, {first} of {', '.join(owners)}"
-            raise Refused("", reason, "Compare models of the same rows, split alike.")
+            fix = "Compare models of the same rows, split alike, and owned under the same names."
+            raise Refused("", reason, fix)
         if its.missing != basis.missing:
             reason = f"{other} was sampled with {', '.join((*theirs, *its.missing))}, {first} with "
             reason += ", ".join((*owners, *basis.missing))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from .._compat import array_stats
+from .._intervals import central, mean_quantiles
 from .selection import Selection
 
 if TYPE_CHECKING:
@@ -135,8 +136,7 @@ def statistics(
 
 def interval_ends(prob: float) -> dict[str, float]:
     """Return the quantiles between which the equal-tailed interval of probability `prob` lies, by column: "3%"."""
-    tail = (1 - prob) / 2
-    return {f"{100 * quantile:.6g}%": quantile for quantile in (tail, 1 - tail)}
+    return {f"{100 * quantile:.6g}%": quantile for quantile in central(prob)}
 
 
 def _groups(places: np.ndarray, size: int) -> list[np.ndarray]:
@@ -151,8 +151,7 @@ def _series(run: Run, copies: list[int], selection: Selection) -> np.ndarray:
 
 def _interval(series: np.ndarray, ends: dict[str, float]) -> dict[str, np.ndarray]:
     """Return the mean over copies of their quantiles, by column."""
-    pooled = series.reshape(len(series), -1, series.shape[-1])
-    return dict(zip(ends, np.quantile(pooled, list(ends.values()), axis=1).mean(axis=1), strict=True))
+    return dict(zip(ends, mean_quantiles(series, [*ends.values()]), strict=True))
 
 
 def worst_diagnostics(series: np.ndarray) -> dict[str, np.ndarray]:

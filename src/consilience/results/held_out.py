@@ -10,7 +10,19 @@ import numpy as np
 
 from .._refused import Refused
 from .._types import Batch, Params
-from ..model import Classification, Regression, Task, as_arrays, as_batch, rows
+from ..model import (
+    AGENT,
+    WHOSE_ROWS,
+    Classification,
+    Regression,
+    Task,
+    as_arrays,
+    as_batch,
+    check_columns_alike,
+    column_names,
+    is_frame,
+    rows,
+)
 from .expectation import value_shape
 
 if TYPE_CHECKING:
@@ -46,19 +58,30 @@ def check_drawn(run: Run) -> None:
         raise Refused("", "the run has no draws yet", "Sample on: the same cs.sample(...) with resume=True.")
 
 
+def check_columns_of(run: Run, what: str, data: Batch) -> None:
+    """Refuse data frames whose columns are not those of the agents' tables, or stand in another order."""
+    found = dict(column_names([what], [data]))
+    if is_frame(data) and len(run.columns) == 1:
+        found = dict.fromkeys(run.columns, tuple(map(str, data.columns)))
+    for table in sorted(found.keys() & run.columns.keys()):
+        check_columns_alike(what, table, found[table], run.agent_names[0], run.columns[table])
+
+
 def test_rows(run: Run, task: Task, test: Batch) -> tuple[Batch, np.ndarray]:
     """Return inputs and outcomes of the test set; refuse those that are not of the form of the agents' data."""
-    if isinstance(test, Mapping) and task.y not in test:
-        has = ", ".join(repr(key) for key in test)
-        raise Refused(
-            f"test has {has} and no {task.y!r}",
-            "scores compare predictions with what happened",
-            f"Write test={{{_named(task)}, {task.y!r}: ...}}; predictions alone are run.predict(fn, x).",
-        )
+    if not is_frame(test):  # whose columns are found by their names
+        check_columns_of(run, "test", test)
+    test = as_batch("test", test)
+    of_what = {task.y: "scores compare predictions with what happened"}
+    of_what |= dict.fromkeys(_names(task), "predictions are made from it")
+    for name, reason in of_what.items() if isinstance(test, Mapping) else ():
+        if name not in test:
+            has = ", ".join(repr(key) for key in test)
+            fix = f"Write test={{{_named(task)}, {task.y!r}: ...}}; predictions alone are run.predict(fn, x)."
+            raise Refused(f"test has {has} and no {name!r}", reason, WHOSE_ROWS if name == AGENT else fix)
     if rows("test", test) == 0:
         fix = "Write test={name: a[:100] for name, a in ...}."
         raise Refused("test has no rows", "there is nothing to score", fix)
-    test = as_batch("test", test)
     try:
         x, outcomes = task.inputs(test), task.outcomes(test)
     except Refused as refusal:
@@ -79,10 +102,11 @@ def _named(task: Task) -> str:
     return ", ".join(f"{name!r}: ..." for name in _names(task))
 
 
-def strange_rows(task: Task, ood: Batch, x: Batch) -> Batch:
+def strange_rows(run: Run, task: Task, ood: Batch, x: Batch) -> Batch:
     """Return the out-of-distribution inputs; refuse those that are not of the form of `x`, the test set's inputs."""
     if isinstance(ood, Mapping) and all(name in ood for name in _names(task)):
         ood = task.inputs(ood)
+    check_columns_of(run, "ood", ood)
     if rows("ood", ood) == 0:
         raise Refused("ood has no rows", "there is nothing to tell from the test set", "Leave out ood=.")
     ood = as_arrays("ood", ood)

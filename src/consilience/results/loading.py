@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from .._checks import refuse_unknown_keywords
 from .._refused import Refused
 from .._types import Batch, Params
 from ..engine import MOMENTS, Accumulated, read_moments
@@ -28,6 +29,7 @@ class RecordedSampler:
     replicated: bool
 
 
+@refuse_unknown_keywords("cs.load")
 def load(
     path: str | Path,
     *,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -94,7 +95,8 @@ class Loo:
             f"{f'k-hat > {self.k_limit:.2f}':<14}{self.high_k:>12,} of {self.basis.counted(self.rows)}",
         ]
         notes = [*self.basis.notes(), *high_k_note({"": self.high_k}, self.basis)]
-        return "\n".join([*lines, *([""] if notes else []), *notes])
+        wrapped = [line for note in notes for line in textwrap.wrap(note, WIDTH)]
+        return "\n".join([*lines, *([""] if notes else []), *wrapped])
 
 
 def loo(run: Run, var_name: str | None = None) -> Loo:

@@ -21,8 +21,8 @@ from .._compat import array_stats
 from .._refused import Refused
 from .._types import Batch
 from ..model import rows as count_rows
-from .per_draw import copy_of, per_draw
-from .pointwise import is_by_row, log_likelihoods, observed_rows, posterior_of
+from .per_draw import copy_of
+from .pointwise import is_by_row, log_likelihoods, observed_rows
 
 if TYPE_CHECKING:
     from .run import Run
@@ -59,9 +59,11 @@ def loo_rows(run: Run, owner: str, shard: Batch, agent: int, var_name: str | Non
         parts = [_psis(owner, _added(run, shard, rows, names, counted[:, rows], agent), r_eff) for rows in blocks]
         elpd, k, p_loo = (np.concatenate(figures) for figures in zip(*parts, strict=True))
         return LooRows(owner, elpd, p_loo, k, np.any(counted, axis=0), values)
-    posterior = posterior_of(run)
-    found = per_draw(run, lambda key, params: {"site": posterior.log_likelihood(params, shard)}, agent=agent)
-    elpd, k, p_loo = _psis(owner, found["site"].reshape(*found["site"].shape[:2], 1), r_eff)
+    [(name, of_site)] = log_likelihoods(run, shard, agent).items()
+    if var_name not in (None, name):
+        reason = f"the likelihood is one number for the whole site, {name}"
+        raise Refused(f"var_name = {var_name!r}", reason, "Leave it out.")
+    elpd, k, p_loo = _psis(owner, of_site, r_eff)
     return LooRows(owner, elpd, p_loo, k, np.ones(count_rows(owner, shard), bool), {})
 
 
@@ -80,9 +82,9 @@ def check_enough_draws(run: Run) -> None:
 
 def relative_efficiency(run: Run, agent: int) -> float:
     """Return ESS over the number of draws, averaged over what was kept of a draw, as ArviZ does; 1 with one chain."""
-    if run.num_chains == 1:
-        return 1.0
     dimension = run.layout.dimension
+    if run.num_chains == 1 or not dimension:
+        return 1.0
     some = np.unique(np.linspace(0, dimension - 1, min(dimension, MOST_NUMBERS)).astype(int))
     series = run.series(some)[:, :, copy_of(run, agent)]  # draw, chain, number
     ess = array_stats().ess(series, method="mean", chain_axis=1, draw_axis=0)

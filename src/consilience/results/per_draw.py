@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from .._refused import Refused
 from .._types import Key, Params
 from .held_out import check_drawn
+from .selection import agent_number
 
 if TYPE_CHECKING:
     from .run import Run
@@ -55,19 +55,7 @@ def per_draw(
 
 def copy_of(run: Run, agent: int | str) -> int:
     """Return which copy of the draws is an agent's."""
-    return number_of(run, agent) if run.copies > 1 else 0
-
-
-def number_of(run: Run, agent: int | str) -> int:
-    """Return the number of an agent, given that or its name; refuse agents whose draws are not there."""
-    names = run.agent_names
-    if agent in names:
-        agent = names.index(str(agent))
-    if isinstance(agent, bool) or not isinstance(agent, int | np.integer) or not 0 <= agent < run.agents:
-        named = f", or one of the names {', '.join(names)}" if run.names else ""
-        fix = f"Write a number from 0 to {run.agents - 1}{named}."
-        raise Refused(f"agent = {agent!r}", "the run has no draws of such an agent", fix)
-    return int(agent)
+    return agent_number(run, agent) if run.copies > 1 else 0
 
 
 def sampled_parameters(run: Run) -> Callable[[Any], Params]:
@@ -83,7 +71,7 @@ def sampled_parameters(run: Run) -> Callable[[Any], Params]:
             return unconstrain(kept.unravel(vector))
 
         try:
-            jax.eval_shape(parameters, jnp.zeros(kept.dimension, kept.dtype))
+            jax.eval_shape(parameters, jax.ShapeDtypeStruct((kept.dimension,), kept.dtype))
         except (KeyError, TypeError):
             raise _not_kept() from None
         return parameters

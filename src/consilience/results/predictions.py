@@ -15,9 +15,10 @@ import jax
 import numpy as np
 
 from .._checks import nearest, whole_number
+from .._intervals import central
 from .._refused import Refused
 from .._types import Batch, Params
-from ..model import Classification, Posterior, as_arrays, rows
+from ..model import Classification, Posterior, as_arrays, refuse_without_agent, rows
 from . import held_out
 from .expectation import Rows, in_rows, mean_over_draws, pieces, value_shape
 from .per_draw import sampled_parameters
@@ -57,6 +58,7 @@ def predict(
 ) -> np.ndarray | PredictedInterval:
     """Return the mean of `function(params, x)` over each agent's draws, or of what it names; see `Run.predict`."""
     count = whole_number("the number of rows of x", rows("x", x), 1)
+    held_out.check_columns_of(run, "x", x)
     x = as_arrays("x", x)
     held_out.check_drawn(run)
     if rows_at_once is not None:
@@ -64,7 +66,11 @@ def predict(
     if intervals is not None and not (isinstance(intervals, float) and 0 < intervals < 1):
         raise Refused(f"intervals = {intervals!r}", "a probability between 0 and 1 is needed", "Write intervals=0.9.")
     wanted = _named(run, function, x, seed) if isinstance(function, str) else _Predicted(function)
-    like = wanted.shape(run, x)
+    try:
+        like = wanted.shape(run, x)
+    except KeyError as error:
+        refuse_without_agent("x", error)
+        raise
     at_once = rows_at_once or (ROWS_AT_ONCE if intervals is None else _rows_held(run, like))
     parts = in_rows(x, at_once)
     of_part = like.shape if len(parts) == 1 else wanted.shape(run, parts[0].x).shape
@@ -85,7 +91,6 @@ def _central(
     run: Run, wanted: _Predicted, parts: Sequence[Rows], shape: Sequence[int], has_rows: bool, probability: float
 ) -> PredictedInterval:
     """Return mean and central interval of the values of all draws and chains, part by part of the rows."""
-    tails = ((1 - probability) / 2, (1 + probability) / 2)
     mean, low, high = (np.empty((run.copies, *shape)) for _ in range(3))
     held = np.empty(0)
     for piece in pieces(run, wanted.function, parts, has_rows, rows_first=True, seed=wanted.seed):
@@ -96,7 +101,7 @@ def _central(
         if last == run.num_draws:
             place = (slice(None), piece.rows) if has_rows else ()
             mean[place] = held.mean(axis=(0, 1), dtype=float)
-            low[place], high[place] = np.quantile(held, tails, axis=(0, 1))
+            low[place], high[place] = np.quantile(held, central(probability), axis=(0, 1))
     return PredictedInterval(*(np.broadcast_to(values, (run.agents, *shape)) for values in (mean, low, high)))
 
 

@@ -61,7 +61,7 @@ def evaluate(
             if value is not None:
                 raise Refused(f"{name} is for classes", "this task is a regression", f"Leave out {name}=.")
         return replace(_regression(run, task, x, outcomes, stops, rows_at_once), agents=_names(run))
-    strange = None if ood is None else held_out.strange_rows(task, ood, x)
+    strange = None if ood is None else held_out.strange_rows(run, task, ood, x)
     return replace(_classification(run, task, x, outcomes, strange, seen, stops, rows_at_once), agents=_names(run))
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol, overload
 
 import numpy as np
 
+from .._checks import refuse_unknown_keywords_of_methods
 from .._types import Batch, Params
 from ..model import Layout, Posterior
 from ..neighbors import Traffic
@@ -60,6 +61,7 @@ class Moments(NamedTuple):
     variance: Params
 
 
+@refuse_unknown_keywords_of_methods("run")
 @dataclass(frozen=True, repr=False, eq=False)
 class Run:
     """Result of sampling: the draws of every agent and chain, what the sampler said of them, and what they cost.

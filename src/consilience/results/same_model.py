@@ -150,4 +150,4 @@ def _listed(names: Sequence[str], chosen: Sequence[int]) -> str:
 
 
 def _say_not_compared(folder: Path, reason: str) -> None:
-    warnings.warn(f"posterior: not compared with the run in {shown(folder)}: {reason}.", stacklevel=4)
+    warnings.warn(f"posterior: not compared with the run in {shown(folder)}: {reason}.", stacklevel=5)

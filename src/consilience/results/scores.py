@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal, get_type_hints
 
 import numpy as np
 
+from .._intervals import central
 from .._lazy import LazyModule
 from .._refused import Refused
 from ..store import FORMAT, SCORES, check_format, refusal, write_whole
@@ -137,7 +138,7 @@ def ece_interval(probabilities: np.ndarray, labels: np.ndarray, bins: int = BINS
         sets = random.multinomial(count, np.full(count, 1 / count), size=min(at_once, RESAMPLES - first))
         resampled.append(np.abs(sets @ gaps).sum(axis=1) / count)
     observed = np.abs(gaps.sum(axis=0)).sum() / count
-    low, high = np.quantile(np.concatenate(resampled), [(1 - ECE_LEVEL) / 2, (1 + ECE_LEVEL) / 2])
+    low, high = np.quantile(np.concatenate(resampled), central(ECE_LEVEL))
     return np.maximum(0.0, [2 * observed - high, 2 * observed - low])
 
 

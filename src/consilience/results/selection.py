@@ -140,6 +140,7 @@ def _matches(run: Run, names: Sequence[str], argument: str, pattern: Any) -> np.
     found = np.flatnonzero(np.repeat(whole, sizes) | single)
     if not len(found):
         near = nearest(pattern, [*run.layout.names, *names[:MOST_COMPARED]])
+        near = near or nearest(pattern.partition("[")[0], run.layout.names)
         some = list(dict.fromkeys(run.layout.names if len(names) > MOST_NAMED else names))
         there = ", ".join(some[:MOST_NAMED]) + (", ..." if len(some) > MOST_NAMED else "")
         meant = near or (run.layout.names or ("",))[0]

@@ -129,7 +129,7 @@ def _of_predictions(run: Run, mixed: PredictionMixing, r_hat: np.ndarray, least:
     """Say whether chains agree on predictions, where they do not on parameters, and what these are good for."""
     what, at = f"predicted {mixed.what}", f"at {mixed.rows} {mixed.whose}"
     high, looked_at = int((r_hat > R_HAT_LIMIT).sum()), int(np.isfinite(r_hat).sum())
-    weights = f"{high:,} of {looked_at:,} parameters have R-hat above {R_HAT_LIMIT}"
+    weights = f"{high:,} of {looked_at:,} parameters {'has' if high == 1 else 'have'} R-hat above {R_HAT_LIMIT}"
     if not high:
         weights = f"of some parameters there are no more than {least:,.0f} effective draws"
     good = True

@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+import jax
 
 from .._refused import Refused
 from .._types import Batch
 from ..engine import Hosts
-from ..model import Columns, check_alike, check_columns, check_columns_alike, column_names, form, own_shards
+from ..model import Columns, check_alike, check_columns, check_columns_alike, column_names, form, leaf_name, own_shards
 from ..network import Network
-from ..store import Table, describe_data
+from ..store import RUN, Table, describe_data, read_run
 from .request import Request
 
 
-def own_data(request: Request, agents: range, names: Sequence[str]) -> tuple[list[Batch], Columns]:
-    """Return the checked data of the agents that live here, and the names of the columns of tables in them."""
+def recorded_labels(request: Request) -> Table:
+    """Return the labels in the record of the run that a request goes on with; none where it begins one."""
+    if not request.resume or request.out is None or not (request.out / RUN).exists():
+        return {}
+    return read_run(request.out).get("labels", {})
+
+
+def own_data(
+    request: Request, agents: range, names: Sequence[str], recorded: Mapping[str, Sequence[str]]
+) -> tuple[list[Batch], Columns]:
+    """Return the checked data of the agents that live here, and the names of the columns of tables in them.
+
+    Args:
+      recorded: those in the record of the run that is gone on with, for tables whose columns have none here.
+    """
     given = own_shards(request.shards, request.network.size, agents)  # type: ignore[arg-type]
     shards = check_alike(given, names)
-    return shards, {**column_names(names, given), **check_columns(request.columns, shards[0])}
+    columns = {**column_names(names, given), **check_columns(request.columns, shards[0])}
+    widths = {leaf_name(path, root="data"): leaf.shape[1:] for path, leaf in jax.tree.leaves_with_path(shards[0])}
+    kept = {table: tuple(own) for table, own in recorded.items() if widths.get(table) == (len(own),)}
+    return shards, {**kept, **columns}
 
 
 def data_of_all(hosts: Hosts, network: Network, own: range, shards: Sequence[Batch], columns: Columns) -> Table:

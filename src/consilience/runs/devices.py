@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import jax
 
-from .._checks import whole_number
+from .._checks import refuse_unknown_settings, whole_number
 from .._refused import Refused
 from ..engine import Chains, Hosts, join
 from ..model import check_start, stack_on_host
@@ -27,6 +27,7 @@ from .request import Request
 from .runtime import Wish
 
 
+@refuse_unknown_settings("cs.Devices")
 @dataclass(frozen=True)
 class Devices:
     """A runtime with agents on all devices that jax has, several to each where there are more: `runtime=cs.Devices()`.

@@ -39,7 +39,7 @@ from ..store import (
     surroundings,
 )
 from .bar import progress_bar
-from .data import data_of_all, own_data
+from .data import data_of_all, own_data, recorded_labels
 from .labels import Labels, find_labels
 from .preparing import Prepared, prepare
 from .request import Request
@@ -105,9 +105,10 @@ def open_job(request: Request, home: Home) -> Job:
     _check_hosts(hosts, _settings(request))  # before anything is loaded
     hosts.together(lambda: _check_sharing(request, hosts))
     hosts.together(lambda: _check_out(request.out, hosts))
-    request = hosts.together(request.with_names)
+    recorded = hosts.gather(hosts.together(lambda: recorded_labels(request)))[0]
+    request = hosts.together(lambda: request.with_names(recorded.get("agents", ())))
     names = home.names(request.network)
-    shards, columns = hosts.together(lambda: own_data(request, agents, names))
+    shards, columns = hosts.together(lambda: own_data(request, agents, names, recorded.get("columns", {})))
     data = data_of_all(hosts, request.network, agents, shards, columns)
     stack = partial(home.stack, lengths=data["rows"])
     numbers = home.numbers(request.network)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from .._checks import real_number
+from .._checks import real_number, refuse_unknown_settings
 from .._compat import callback_errors_unlogged, dispatch_synchronously
 from .._refused import Refused
 from .._signals import on_signals
@@ -27,6 +27,7 @@ OUT = "run"  # folder beside an agent's file
 PATIENCE = 30.0  # seconds without a sign of an agent until it counts as gone
 
 
+@refuse_unknown_settings("cs.Peer")
 @dataclass(frozen=True)
 class Peer:
     """A runtime in which this process is one agent, with its own data: `runtime=cs.Peer("clinic-b/agent.toml")`.

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._checks import nearest
 from .._refused import Refused
 from .._types import Batch, Key, Params
 from ..model import RESERVED, Layout, Posterior, Shards, View, check_posterior, kept_function
@@ -74,6 +75,8 @@ def prepare(request: Request, shards: Sequence[Batch], names: Sequence[str], sta
         posterior.check_data(name, start, shard)
     sampler = request.sampler.resolve(network, layout.dimension, request.length.num_warmup).starting_at(starts[0])
     view = View.of(layout, kept_function(posterior.constrain, request.keep))
+    if request.keep is None:
+        _check_known(posterior.dims, [*layout.names, *view.layout.names])
     _check_dims(posterior.dims, view.layout)
     averaged = _averaged_view(layout, posterior, request.moments)
     if sampler.second_stage is not None and averaged is not None:
@@ -112,6 +115,15 @@ def _starts(init: Params | Callable[[Key], Params], key: Key, chains: int) -> tu
     layout = Layout.of(init(key))
     keys = jax.random.split(key, chains)
     return layout, jax.vmap(lambda k: layout.ravel(init(k)))(keys)
+
+
+def _check_known(dims: Mapping[str, Sequence[str]], names: Sequence[str]) -> None:
+    """Refuse names of axes of a parameter that is not there."""
+    for name in dims:
+        if name not in names:
+            near = nearest(name, names) or next(iter(names), "w")
+            reason = f"no parameter is called {name!r}; there are {', '.join(dict.fromkeys(names))}"
+            raise Refused("dims", reason, f'Write dims={{"{near}": ...}}.')
 
 
 def _check_dims(dims: Mapping[str, Sequence[str]], kept: Layout) -> None:

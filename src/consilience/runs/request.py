@@ -67,10 +67,15 @@ class Request:
     began: float = 0.0
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
-    def with_names(self) -> Request:
-        """Return the request with the agents' names, if it has some, in its network, and shards in that order."""
+    def with_names(self, recorded: Sequence[str] = ()) -> Request:
+        """Return the request with the agents' names, if it has some, in its network, and shards in that order.
+
+        Args:
+          recorded: the names in the record of the run that is gone on with, for a request that has none.
+        """
         if not isinstance(self.shards, Mapping):
-            return self
+            is_named = self.network.names or len(recorded) != self.network.size
+            return self if is_named else replace(self, network=self.network.named(recorded))
         names = _names_of(self.shards, self.network)
         return replace(self, shards=[self.shards[name] for name in names], network=self.network.named(names))
 

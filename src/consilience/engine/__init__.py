@@ -8,35 +8,3 @@ from .moments import MOMENTS, Accumulated, read_moments
 from .place import ComputePlace, OneDevice
 from .posterior_code import ROWS_TRACED, code_of_posterior, row_of
 from .tracing import Traced, trace
-
-__all__ = [
-    "CHUNK_SECONDS",
-    "MOMENTS",
-    "ROWS_TRACED",
-    "Accumulated",
-    "Chains",
-    "Chunk",
-    "Compiled",
-    "ComputePlace",
-    "FailedOnHosts",
-    "Hosts",
-    "Inputs",
-    "Kept",
-    "LostHostError",
-    "Model",
-    "OneDevice",
-    "Traced",
-    "all_but_common",
-    "code_of_posterior",
-    "draws_at_once",
-    "is_known_to_all",
-    "join",
-    "move_all",
-    "noise_at_once",
-    "noise_of",
-    "read_moments",
-    "row_of",
-    "start_all",
-    "start_values_all",
-    "trace",
-]

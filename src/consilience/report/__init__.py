@@ -5,27 +5,3 @@ from .numbers import MISSING
 from .page import report, whole_page
 from .reading import worst_places
 from .style import BLUE, GREEN, GREY, INK, ORANGE, PALETTE, PURPLE, VERMILION, line_look, new_figure
-
-__all__ = [
-    "BLUE",
-    "GREEN",
-    "GREY",
-    "INK",
-    "MISSING",
-    "ORANGE",
-    "PALETTE",
-    "PURPLE",
-    "VERMILION",
-    "Markup",
-    "facts",
-    "folded",
-    "join",
-    "line_look",
-    "new_figure",
-    "paragraph",
-    "report",
-    "table",
-    "tag",
-    "whole_page",
-    "worst_places",
-]

@@ -8,23 +8,3 @@ from .peer import PATIENCE, Peer
 from .request import MOST_SEED, NUM_CHAINS, NUM_SAMPLES, NUM_WARMUP, Length
 from .sampling import sample
 from .simulate import chain_keys, lane_inputs, lane_link, simulation
-
-__all__ = [
-    "MOST_SEED",
-    "NUM_CHAINS",
-    "NUM_SAMPLES",
-    "NUM_WARMUP",
-    "PATIENCE",
-    "Devices",
-    "Excluded",
-    "Length",
-    "Peer",
-    "Report",
-    "Stopped",
-    "chain_keys",
-    "dispatch_as_peers_must",
-    "lane_inputs",
-    "lane_link",
-    "sample",
-    "simulation",
-]

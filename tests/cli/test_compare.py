@@ -104,7 +104,7 @@ def owners(folder):
         agents = [read_agent(file, f"{owner}.csv") for owner, file in files.items()]
         with own_modules(agents[0].folder):
             posterior, _ = model_of(agents[0].config)
-        shards, out = [own_rows(agent) for agent in agents], folder / f"pooled-{name}"
+        shards, out = [own_rows(agent)[0] for agent in agents], folder / f"pooled-{name}"
         settings = agents[0].config.run.settings
         sampled[name] = cs.sample(posterior, shards, cs.Network.ring(3), cs.mala(), **settings, out=out, progress=False)
         for k, agent in enumerate(agents):

@@ -280,6 +280,8 @@ def assert_sums_add_up(crew):
         module = load(MODEL)
         shards = [module["rows"](index) for index in range(len(crew.names))]
         own = cs.load(crew.run_folder("agent0"), posterior=module["posterior"], shards=shards[:1])
+        by_name = cs.load(crew.run_folder("agent0"), posterior=module["posterior"], shards={"agent0": shards[0]})
+        assert by_name.loo() == own.loo()
         pooled = replace(own, owner=None, shards=shards).loo()
     assert told["rows"] == pooled.rows == 75
     np.testing.assert_allclose([told["elpd"], told["se"]], [pooled.elpd, pooled.se], atol=1e-8)

@@ -97,6 +97,12 @@ def test_models_of_other_rows_are_refused(runs):
             cs.compare({"a": one, "b": replace(runs["two"], shards=shards)})
 
 
+def test_owners_are_found_by_name_whatever_their_order(runs):
+    one, two = replace(runs["all"], names=("a", "b", "c")), replace(runs["two"], names=("a", "b", "c"))
+    turned = replace(runs["two"], names=("c", "a", "b"), shards=[SHARDS[2], *SHARDS[:2]])
+    assert cs.compare({"all": one, "two": turned}) == cs.compare({"all": one, "two": two})
+
+
 def test_what_cannot_be_compared_is_refused(runs):
     one, two = runs["all"], runs["two"]
     for bad, said in (

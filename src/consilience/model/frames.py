@@ -87,10 +87,11 @@ def check_columns_alike(agent: str, table: str, own: Sequence[str], first: str, 
 
 def check_columns(columns: Any, shard: Batch) -> Columns:
     """Return the names that a user gives to the columns of tables; refuse those that do not fit the data."""
-    fix = 'Write columns={"x": ["age", "dose"]}.'
+    shapes = {leaf_name(path, root="data"): np.shape(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(shard)}
+    first = next((table for table, shape in shapes.items() if len(shape) == 2), "x")
+    fix = f'Write columns={{"{first}": ["age", "dose"]}}.'
     if not isinstance(columns, Mapping):
         raise Refused(f"columns = {columns!r}", "a dict with a list of names for each table is needed", fix)
-    shapes = {leaf_name(path, root="data"): np.shape(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(shard)}
     for table, names in columns.items():
         if table not in shapes:
             raise Refused("columns", f"the data have no {table!r}; they have {', '.join(map(repr, shapes))}", fix)

@@ -158,12 +158,17 @@ def ranking(sums: LooSums) -> list[int]:
 
 
 def rows_of_models(runs: Mapping[str, Run], owner: int, var_name: str | None) -> list[LooRows]:
-    """Compute the figures of one owner's rows under all models; refuse models of different rows."""
+    """Compute the figures of one owner's rows under all models; refuse models of different rows.
+
+    Args:
+      owner: its place among the owners of the first run; others may have them in another order.
+    """
     found = {}
+    first, *others = runs
+    wanted = owners_of(runs[first])[owner][0]
     for name, run in runs.items():
-        whose, shard, agent = owners_of(run)[owner]
+        [(whose, shard, agent)] = [one for one in owners_of(run) if one[0] == wanted]
         found[name] = loo_rows(run, whose, shard, agent, var_name)
-    first, *others = found
     for other in others:
         _check_same_rows(first, found[first], other, found[other])
     return [*found.values()]
@@ -178,16 +183,17 @@ def check_runs(runs: Mapping[str, Run]) -> None:
     owners, basis = ([name for name, _, _ in owners_of(runs[first])], basis_of(runs[first], ()))
     for other in others:
         theirs, its = [name for name, _, _ in owners_of(runs[other])], basis_of(runs[other], ())
-        if theirs != owners:
+        if sorted(theirs) != sorted(owners):
             reason = f"{other} is of the rows of {', '.join(theirs)}, {first} of {', '.join(owners)}"
             fix = "Compare models of the same rows, split alike, and owned under the same names."
             raise Refused("", reason, fix)
-        if its.missing != basis.missing:
+        if sorted(its.missing) != sorted(basis.missing):
             reason = f"{other} was sampled with {', '.join((*theirs, *its.missing))}, {first} with "
             reason += ", ".join((*owners, *basis.missing))
             raise Refused("", reason, "Compare posteriors of the same owners' rows.")
         if its.is_by_row != basis.is_by_row:
-            raise Refused("", f"one of {first} and {other} has a likelihood of rows, the other of whole sites")
+            reason = f"one of {first} and {other} has a likelihood of rows, the other of whole sites"
+            raise Refused("", reason, "Compare likelihoods of one kind: both with per_row=False, or neither.")
 
 
 def _check_same_rows(first: str, one: LooRows, second: str, other: LooRows) -> None:

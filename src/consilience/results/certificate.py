@@ -36,6 +36,7 @@ class Certificate(NamedTuple):
 
     method: str
     checks: tuple[Check, ...]
+    splits: bool  # whether trajectories were split: there is nothing to fall back on
 
     @property
     def holds(self) -> bool:
@@ -65,7 +66,7 @@ def certificate(run: Run) -> Certificate | None:
     splits = said["split"] > 0
     way = "split trajectories, one sum a step" if splits else "scored proposals"
     method = f"fitted by {said['sums']:.0f} sums; drawn by {way}"
-    return Certificate(method, (*_fit(run, said, splits), *([] if splits else _final(run)), *_draws(run)))
+    return Certificate(method, (*_fit(run, said, splits), *([] if splits else _final(run)), *_draws(run)), splits)
 
 
 def _fit(run: Run, said: dict[str, float], splits: bool) -> list[Check]:

@@ -99,10 +99,10 @@ def test_an_agent_that_is_killed_twice_costs_nothing(crew, undisturbed):
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(("draws", "sampler"), [(MANY, "nuts")])
-def test_ten_kills(crew, tmp_path_factory):
+@pytest.mark.parametrize(("draws", "sampler"), [(MANY, "nuts"), (MANY, "surrogate")])
+def test_ten_kills(crew, tmp_path_factory, sampler):
     killed_and_restarted(crew, MANY, 10, time.time_ns())
-    check(crew, left_alone(tmp_path_factory.mktemp("undisturbed"), MANY, "nuts"))
+    check(crew, left_alone(tmp_path_factory.mktemp("undisturbed"), MANY, sampler))
 
 
 @pytest.mark.parametrize("seconds", [2, pytest.param(20, marks=pytest.mark.soak)])

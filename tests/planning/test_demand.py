@@ -79,5 +79,7 @@ def test_gradients_are_counted():
 def test_what_has_no_rounds_is_refused():
     with pytest.raises(ValueError, match="no rounds to plan"):
         demand_of(cs.consensus_monte_carlo(), cs.Network.ring(4), 5)
+    with pytest.raises(ValueError, match="surrogate: it asks the network at the start and then once in many draws"):
+        demand_of(cs.surrogate(), cs.Network.ring(4), 5)
     with pytest.raises(ValueError, match="evaluations=15"):
         demand_of(cs.nuts(), cs.Network.ring(4), 5)

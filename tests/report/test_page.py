@@ -99,6 +99,25 @@ def test_a_page_has_all_sections_in_order(one):
     assert classified()["exact"].summary().verdict.split(".")[0] in one
 
 
+def test_a_surrogate_s_certificate_stands_on_the_page_item_by_item(tmp_path):
+    draws = np.random.default_rng(0).standard_normal((600, 2, 1, 9))
+    said = dict.fromkeys(
+        ("split", "pareto_k", "acceptance", "largest_share", "forgotten", "second_mode", "sums"), np.zeros((600, 2, 1))
+    )
+    stats = {f"surrogate_{name}": values for name, values in said.items()} | {"log_weight": draws[..., 0] / 100}
+    sure = replace(classified()["exact"], kept=draws, raw_stats=stats, sampler=cs.surrogate())
+    page = page_of([sure], tmp_path)
+    assert Outline(page).text["h2"][0] == "Certificate"
+    rows = re.findall(
+        r"<th[^>]*>(?:<div>)?([^<]+)(?:</div>)?</th><td[^>]*>([^<]*)</td><td[^>]*>(holds|fails)</td>", page
+    )
+    assert [(name, found, verdict == "holds") for name, found, verdict in rows] == [
+        tuple(check) for check in sure.summary().certificate.checks
+    ]
+    unsure = replace(sure, raw_stats=stats | {"surrogate_second_mode": np.ones((600, 2, 1))})
+    assert ">fails</td>" in page_of([unsure], tmp_path)
+
+
 def test_figures_have_alt_texts_and_captions_and_follow_the_theme(two):
     outline = Outline(two)
     drawings = [attributes for tag, attributes in outline.elements if tag == "svg" and "role" in attributes]

@@ -1,5 +1,6 @@
 """`cs.surrogate`: its parts against what they approximate, its draws against exact ones, its certificate tried."""
 
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -10,11 +11,13 @@ from arviz_stats.base import array_stats
 from scipy.stats import chi2
 
 import consilience as cs
+from consilience.model import Layout
 from consilience.neighbors import Alone
 from consilience.samplers import fitting, weights
 from consilience.samplers.expansion import Derivatives, derivatives_in, expand
 from consilience.samplers.proposals import Normal, draw_crowd, draw_normal, settle
 from consilience.samplers.split import flow_of, rotation, steps_of
+from consilience.samplers.surrogate import _has_normal_prior
 
 from ..statistical import assert_caught, assert_right
 from ..targets import Target, linear_regression, log_gamma
@@ -65,6 +68,13 @@ def test_the_tail_s_shape_is_that_of_the_large_weights(shape):
     upper, lower = (float(np.ravel(array_stats.psislw(sign * log_weights[None], axis=-1)[1])[0]) for sign in (-1, 1))
     assert abs(found - upper) < 0.06
     assert abs(found - lower) > 0.2
+
+
+def test_weights_of_impossible_proposals_are_worth_nothing_and_no_failure_later():
+    """So that a later pass, which has some that are possible, is better than this one."""
+    found = weights.report_on(jnp.full(200, -jnp.inf))
+    assert not found.is_good
+    assert (float(found.evenness), float(found.acceptance), float(found.largest_share)) == (0, 0, 1)
 
 
 def test_acceptance_is_that_of_an_independence_sampler():
@@ -339,6 +349,60 @@ def test_a_run_with_a_second_mode_says_so():
     found = run.summary()
     assert not found.certificate.holds
     assert "other modes: one with" in found.verdict and "certificate does not hold" in found.verdict
+
+
+@pytest.fixture(scope="module")
+def easy():
+    """A run of a normal posterior, of which all of the certificate holds."""
+    target = linear_regression(6)
+    options = {"init": np.zeros(3, np.float32), "num_chains": 2, "num_samples": 500, "progress": False}
+    return cs.sample(target.posterior, target.shards, RING, FEW(), num_warmup=3, **options)
+
+
+def failing(run):
+    return [check.name for check in run.summary().certificate.checks if not check.holds]
+
+
+@pytest.mark.parametrize("chains", [1, 2])
+def test_a_chain_that_never_moved_has_no_effective_draws(easy, chains):
+    assert failing(easy) == []
+    stuck = easy.kept.copy()
+    stuck[:, 0] = stuck[0, 0]
+    stats = {name: values[:, :chains] for name, values in easy.raw_stats.items()}
+    assert "effective draws" in failing(replace(easy, kept=stuck[:, :chains], raw_stats=stats))
+
+
+def test_means_over_thinned_iterations_do_not_hide_a_heavy_tail(easy):
+    """A thinned run's figures are means over iterations: the blocks' own figures count there."""
+    for name, item in (("block_pareto_k", "k̂ of weights"), ("block_largest_share", "largest weight")):
+        heavy = easy.raw_stats[name].copy()
+        heavy[100:200, 1] = 0.9
+        found = replace(easy, thin=3, raw_stats=easy.raw_stats | {name: heavy})
+        assert failing(found) == [item]
+    assert failing(replace(easy, thin=3)) == []
+    own = easy.raw_stats["log_weight"][100:200, 0, 0]  # a block of a chain's
+    share = np.exp(own - own.max()).max() / np.exp(own - own.max()).sum()
+    np.testing.assert_allclose(easy.raw_stats["block_largest_share"][150, 0, 0], share, rtol=1e-5)
+
+
+def test_after_a_warm_up_a_chain_is_not_where_it_was_put():
+    """It starts at a trial proposal, however unlikely the point is that it was given."""
+    target = linear_regression(6)
+    run = simulation(target, RING, FEW(correction="scored"), np.full(3, 50.0), chains=200, num_warmup=1)
+    first = run.advance(2, 1).positions[1, :, 0]
+    scaled = (first - target.mean) / np.sqrt(np.diag(target.covariance))
+    assert np.abs(scaled).max() < 6
+    assert np.abs(scaled.mean(axis=0)).max() < 5 / np.sqrt(200)
+
+
+def test_a_normal_prior_makes_no_normal_surrogate_in_coordinates_of_the_likelihood_s_own():
+    posterior, effect, _ = hierarchy()
+    normal = cs.Posterior(
+        lambda params: -0.5 * sum(jnp.vdot(leaf, leaf) for leaf in jax.tree.leaves(params)), posterior.log_likelihood
+    )
+    layout = Layout.of(posterior.init)
+    assert _has_normal_prior(normal, layout, layout.dtype)
+    assert not _has_normal_prior(replace(normal, coordinates=effect), layout, layout.dtype)
 
 
 # --- where it runs ---------------------------------------------------------------------------------

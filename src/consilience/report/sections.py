@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +14,9 @@ from .markup import Content, Markup, abreast, facts, figure, folded, join, panel
 from .numbers import MISSING, count, fixed, listed, number
 from .reading import RunReading, some, worst_places
 from .style import MOST_SERIES
+
+if TYPE_CHECKING:
+    from ..results import Certificate
 
 MOST_NOTED = 8  # agents with a note in the picture of the network
 MOST_BESIDE = 6  # columns of a table that has room beside the picture
@@ -41,6 +45,8 @@ def run_sections(reading: RunReading, level: int) -> Markup:
         ("Parameters", _parameters(reading)),
         ("Network", _network(reading)),
     ]
+    if reading.summary.certificate is not None:
+        found.insert(0, ("Certificate", _certificate(reading.summary.certificate)))
     if reading.run.evaluation is not None:
         is_same = reading.run.copies == 1
         found.append(("Predictions", predictions.section(reading.run.evaluation, is_same, reading.run.agent_names)))
@@ -70,6 +76,12 @@ def verdict(reading: RunReading) -> Markup:
         paragraph(tag("strong", said[0]), said[1][0].upper(), said[1][1:]),
     ]
     return tag("div", *parts, class_="verdict careful" if reading.grave else "verdict")
+
+
+def _certificate(certificate: Certificate) -> Content:
+    rows = [(check.name, check.found, "holds" if check.holds else "fails") for check in certificate.checks]
+    caption = "What the draws rest on, item by item"
+    return [paragraph(f"A surrogate, {certificate.method}."), table(caption, ["item", "found", "verdict"], rows)]
 
 
 def key_figures(reading: RunReading) -> Markup:

@@ -1,5 +1,6 @@
 """Results of a run: its draws, diagnostics, predictions and cost, in memory or on disk."""
 
+from .certificate import Certificate, Check
 from .checks import PredictiveCheck
 from .comparison import ComparedModel, Comparison, check_runs, compare, comparison_of, rows_of_models
 from .function_space import PredictionMixing

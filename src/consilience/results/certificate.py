@@ -36,6 +36,7 @@ class Certificate(NamedTuple):
 
     method: str
     checks: tuple[Check, ...]
+    splits: bool  # whether trajectories were split: there is nothing to fall back on
 
     @property
     def holds(self) -> bool:
@@ -50,7 +51,7 @@ class Certificate(NamedTuple):
         """Return the certificate as text, a line each."""
         width = max(len(check.name) for check in self.checks)
         rows = (f"  {check.name:<{width}}  {check.found}{'' if check.holds else '  FAILS'}" for check in self.checks)
-        return [self.method, *rows]
+        return [f"surrogate        {self.method}", *rows]
 
 
 def certificate(run: Run) -> Certificate | None:
@@ -64,8 +65,8 @@ def certificate(run: Run) -> Certificate | None:
     }
     splits = said["split"] > 0
     way = "split trajectories, one sum a step" if splits else "scored proposals"
-    method = f"surrogate        fitted by {said['sums']:.0f} sums; drawn by {way}"
-    return Certificate(method, (*_fit(run, said, splits), *([] if splits else _final(run)), *_draws(run)))
+    method = f"fitted by {said['sums']:.0f} sums; drawn by {way}"
+    return Certificate(method, (*_fit(run, said, splits), *([] if splits else _final(run)), *_draws(run)), splits)
 
 
 def _fit(run: Run, said: dict[str, float], splits: bool) -> list[Check]:
@@ -89,16 +90,29 @@ def _fit(run: Run, said: dict[str, float], splits: bool) -> list[Check]:
 
 
 def _final(run: Run) -> list[Check]:
-    """Return what the weights of the proposals say that the draws are made of."""
+    """Return what the weights of the proposals say that the draws are made of.
+
+    Where draws are thinned their figures are means over iterations, whose tail says nothing: there it is the worst of
+    the blocks in which proposals were scored that counts.
+    """
+    if run.thin > 1:
+        k, share, number = (
+            float(run.raw_stats[f"block_{name}"].max()) for name in ("pareto_k", "largest_share", "proposals")
+        )
+        share *= min(1.0, number / (run.num_chains * run.num_draws * run.thin))  # of a block's, made that of all
+        return _of_weights(k, share, round(number), " in the worst block")
     log_weights = np.asarray(run.raw_stats["log_weight"], float)[:, :, 0].ravel()
     weights = np.exp(log_weights - log_weights.max())
-    share, number = weights.max() / weights.sum(), len(weights)
-    limit = pareto_k_limit(number)
     is_flat = log_weights.std() < FLAT
     # psislw takes negated log weights: it would look at the lower tail of these.
     k = 0.0 if is_flat else float(np.ravel(array_stats().psislw(-log_weights[None], axis=-1)[1])[0])
+    return _of_weights(k, float(weights.max() / weights.sum()), len(weights))
+
+
+def _of_weights(k: float, share: float, number: int, where: str = "") -> list[Check]:
+    limit = pareto_k_limit(number)
     return [
-        Check("k̂ of weights", f"{k:.2f} of {number:,} proposals (at most {limit:.2f})", k <= limit),
+        Check("k̂ of weights", f"{k:.2f} of {number:,} proposals{where} (at most {limit:.2f})", k <= limit),
         Check("largest weight", f"{share:.2%} of all (at most {SHARE_LIMIT:.0%})", share <= SHARE_LIMIT),
     ]
 
@@ -119,6 +133,8 @@ def _draws(run: Run) -> list[Check]:
             stats.ess(squares, method="bulk", **axes).min(),
         )
         r_hat = stats.rhat(series, method="rank", **axes).max() if run.num_chains > 1 else np.nan
+    if (series == series[:, :, :1]).all(axis=2).any():  # a chain that never moved has no effective draws
+        least = 0.0
     checks = [
         Check("effective draws", f"{least:,.0f} at least, of squares too ({LEAST_ESS} needed)", least >= LEAST_ESS)
     ]

@@ -75,7 +75,9 @@ def findings(
             f"slowly, reparametrise.",
         )
     if certificate is not None and not certificate.holds:
-        fix = "Draw more, or by correction='split', or by cs.nuts()."
+        fix = (
+            "Draw more, or by cs.nuts()." if certificate.splits else "Draw more, or by correction='split' or cs.nuts()."
+        )
         yield Finding("certificate fails", f"The surrogate's certificate does not hold ({certificate.failed}). {fix}")
     yield from _agreement(run)
     if run.sampler.bias is not None:

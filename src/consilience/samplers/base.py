@@ -77,6 +77,11 @@ class Sampler(ABC):
         return self.communicates and self.replicated
 
     @property
+    def has_steady_cost(self) -> bool:
+        """True if iterations cost the network about the same, so that a draw has rounds that can be planned."""
+        return True
+
+    @property
     def has_free_lengths(self) -> bool:
         """True if the posterior decides how many gradients a draw takes; its `max_num_doublings` is the most."""
         return False

@@ -21,7 +21,7 @@ from .proposals import mixed_density
 from .replicated import Algorithm, ReplicatedState, move_replicated, network_logdensity
 from .settings import register_settings, static
 from .split import flow_of, rotation, split_integrator, steps_of
-from .weights import choose
+from .weights import choose, report_on
 
 CORRECTIONS = ("auto", "scored", "split")
 FIT_SEED = 0x5D6F  # the fit has random numbers of its own: it only chooses
@@ -38,6 +38,8 @@ class ScoredProposals(NamedTuple):
     proposals: jax.Array  # (number, dimension)
     log_weights: jax.Array
     log_uniforms: jax.Array
+    pareto_k: Scalar  # of the weights
+    largest_share: Scalar  # of all of them, that one has
 
 
 class SurrogateState(NamedTuple):
@@ -64,6 +66,9 @@ class SurrogateInfo(NamedTuple):
     redone: Flag
     out_of_step: Flag
     log_weight: Scalar  # of the proposal
+    block_pareto_k: Scalar  # of the weights that were scored with it
+    block_largest_share: Scalar
+    block_proposals: Count
     surrogate_split: Flag
     surrogate_pareto_k: Scalar
     surrogate_acceptance: Scalar
@@ -98,7 +103,8 @@ class Surrogate(Sampler):
     far as these have forgotten their start: the summary prints how far. Modes that no start reached are invisible.
 
     All of the fit happens in the first iteration. Scored proposals need no warm-up, and the rest of it asks nobody;
-    split trajectories take the last 150 iterations of it to find their step size.
+    split trajectories take the last 150 iterations of it to find their step size. With a warm-up chains start at trial
+    proposals, drawn by weight; without, where they are told to.
 
     Args:
       num_proposals: N, proposals that a chain scores by one sum; so many draws a chain cost one sum.
@@ -118,6 +124,7 @@ class Surrogate(Sampler):
     name = "surrogate"
     replicated = True
     common_noise = True
+    has_steady_cost = False
 
     def __post_init__(self) -> None:
         whole_number(f"{self.name}: num_proposals", self.num_proposals, 100)
@@ -145,7 +152,8 @@ def _has_normal_prior(posterior: Any, layout: Any, dtype: Any) -> bool:
     def log_prior(w: Vector) -> Scalar:
         return jnp.asarray(posterior.log_prior(layout.unravel(w)), w.dtype)
 
-    return is_quadratic(log_prior, layout.dimension, dtype)
+    # In coordinates of the likelihood's own the surrogate is not normal, whatever the prior is.
+    return posterior.coordinates is None and is_quadratic(log_prior, layout.dimension, dtype)
 
 
 class _Build:
@@ -191,7 +199,7 @@ class _Build:
         return SurrogateState(
             position,
             zero,
-            ScoredProposals(jnp.zeros((number, len(position)), position.dtype), nothing, nothing),
+            ScoredProposals(jnp.zeros((number, len(position)), position.dtype), nothing, nothing, zero, zero),
             HMCState(jnp.zeros_like(position), zero, jnp.zeros_like(position)),
             self.tuning.init(),
             no_fit(self.known()),
@@ -204,16 +212,17 @@ class _Build:
         drawn = state.iteration - jnp.asarray(self.sampler.num_warmup, jnp.int32)  # below zero: warm-up
         correction, fit = self.sampler.correction, state.fit
         splits = ~fit.is_good if correction == "auto" else jnp.array(correction == "split")
-        said = {name: jnp.zeros((), self.like.dtype) for name in ("acceptance_rate", "log_weight", "step_size")}
+        of_scored = ("log_weight", "block_pareto_k", "block_largest_share")
+        said = {name: jnp.zeros((), self.like.dtype) for name in ("acceptance_rate", "step_size", *of_scored)}
         said |= {name: jnp.array(False) for name in ("is_accepted", "is_divergent", "redone", "out_of_step")}
-        said["num_integration_steps"] = jnp.int32(0)
+        said |= {"num_integration_steps": jnp.int32(0), "block_proposals": jnp.int32(self.sampler.num_proposals)}
         if correction != "split":
-            state, of_scored = self._scored(for_block, state, drawn, ~splits)
-            said |= of_scored
+            state, found = self._scored(for_block, self._put(for_start, state, drawn, ~splits), drawn, ~splits)
+            said |= found
         if correction != "scored":
             state = self._split_started(for_start, state, drawn, splits)
-            state, of_split = self._split(for_split, state, drawn, splits)
-            said |= {name: jnp.where(splits, value, said[name]) for name, value in of_split.items() if name in said}
+            state, found = self._split(for_split, state, drawn, splits)
+            said |= {name: jnp.where(splits, value, said[name]) for name, value in found.items() if name in said}
         info = SurrogateInfo(
             **said,
             surrogate_split=splits,
@@ -240,7 +249,19 @@ class _Build:
             loop.times(jnp.where(is_first, count, 0), found.sums, is_common=True)
         return found
 
+    def _start(self, key: Key, state: SurrogateState, had_warmup: Flag) -> Vector:
+        """Return where a chain starts: after a warm-up at one of the trial proposals, by weight, else where it is."""
+        proposals, log_weights = state.fit.trial
+        chosen = proposals[choose(key, log_weights)]
+        return jnp.where(had_warmup & jnp.isfinite(log_weights).any(), chosen, state.position)
+
     # --- scored proposals ------------------------------------------------------------------------------
+
+    def _put(self, key: Key, state: SurrogateState, drawn: Count, is_used: Flag) -> SurrogateState:
+        """Put a chain where it starts, when its warm-up is over."""
+        is_due = is_used & (drawn == 0)
+        had_warmup = jnp.asarray(self.sampler.num_warmup) > 0
+        return state._replace(position=jnp.where(is_due, self._start(key, state, had_warmup), state.position))
 
     def _scored(
         self, key: Key, state: SurrogateState, drawn: Count, is_used: Flag
@@ -260,12 +281,14 @@ class _Build:
             points, (base, log_uniforms), values = known.score(points, (base, log_uniforms))
             log_weights = values + base
             log_weights = jnp.where(jnp.isfinite(log_weights), log_weights, -jnp.inf)
-            return ScoredProposals(points[1:], log_weights[1:], log_uniforms), log_weights[0]
+            said = report_on(log_weights[1:])
+            block = ScoredProposals(points[1:], log_weights[1:], log_uniforms, said.pareto_k, said.largest_share)
+            return block, log_weights[0]
 
         block, log_weight = lax.cond(is_due, score, lambda: (state.block, state.log_weight))
         scoring.times(is_due.astype(jnp.int32), log_weight)
         turn = jnp.maximum(drawn, 0) % number
-        proposal, proposed, log_uniform = (leaf[turn] for leaf in block)
+        proposal, proposed, log_uniform = (leaf[turn] for leaf in block[:3])
         is_moving = is_used & (drawn >= 0)
         log_ratio = proposed - log_weight
         is_accepted = is_moving & ~(log_ratio < log_uniform)
@@ -275,6 +298,8 @@ class _Build:
             "acceptance_rate": jnp.where(is_moving, jnp.exp(jnp.minimum(0.0, log_ratio)), 0.0).astype(self.like.dtype),
             "is_accepted": is_accepted,
             "log_weight": jnp.where(is_moving & jnp.isfinite(proposed), proposed, LEAST_LOG_WEIGHT),
+            "block_pareto_k": block.pareto_k,
+            "block_largest_share": block.largest_share,
         }
         return state._replace(position=position, log_weight=log_weight, block=block), said
 
@@ -288,7 +313,7 @@ class _Build:
     # --- split trajectories ----------------------------------------------------------------------------
 
     def _split_started(self, key: Key, state: SurrogateState, drawn: Count, is_used: Flag) -> SurrogateState:
-        """Start split trajectories where they are used: in a warm-up at a trial proposal, else where the chain is."""
+        """Start split trajectories where they are used."""
         from blackjax.mcmc import hmc
 
         starting = self.neighbors.repeated()
@@ -296,10 +321,7 @@ class _Build:
         is_due = is_used & (drawn == -warmup)
 
         def start() -> Any:
-            proposals, log_weights = state.fit.trial
-            chosen = proposals[choose(key, log_weights)]
-            position = jnp.where(warmup > 0, chosen, state.position)
-            law = state.fit.crowd.law
+            position, law = self._start(key, state, warmup > 0), state.fit.crowd.law
             with starting:
                 return hmc.init(law.standardise(position), lambda z: self.everyone(law.place(z)))
 

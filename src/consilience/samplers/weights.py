@@ -39,6 +39,9 @@ def report_on(log_weights: jax.Array) -> WeightReport:
     acceptance = expected_acceptance(weights)
     is_good = (k <= pareto_k_limit(len(weights))) & (share <= SHARE_LIMIT) & (acceptance >= LEAST_ACCEPTANCE)
     evenness = weights.sum() ** 2 / (len(weights) * (weights**2).sum())
+    are_some = jnp.isfinite(share)  # else all proposals are impossible
+    acceptance, evenness = (jnp.where(are_some, each, 0.0) for each in (acceptance, evenness))
+    share = jnp.where(are_some, share, 1.0)
     return WeightReport(acceptance, k, share, evenness, is_good)
 
 

@@ -74,6 +74,8 @@ SIMULATED = {
     "mala-given": Settings(lambda: cs.mala(0.6, CORRELATED)),
     "mala-adapted": Settings(lambda: cs.mala(), options={"num_warmup": 20}),
     "mala-windows": Settings(lambda: cs.mala(0.6), options={"num_warmup": 500}),
+    "surrogate-scored": Settings(lambda: cs.surrogate(100, correction="scored")),
+    "surrogate-split": Settings(lambda: cs.surrogate(100, correction="split"), options={"num_warmup": 20}),
     "dmala-given": Settings(lambda: cs.dmala(0.5, 1.0)),
     "dmala-trapezoid": Settings(lambda: cs.dmala(0.5, 1.0, energy="trapezoid", rounds=1)),
     "dmala-adapted": Settings(lambda: cs.dmala(rounds=1), options={"num_warmup": 40}),

@@ -13,10 +13,10 @@ from scipy.stats import chi2
 import consilience as cs
 from consilience.model import Layout
 from consilience.neighbors import Alone
-from consilience.samplers import fitting, weights
+from consilience.samplers import fitting, surrogate, weights
 from consilience.samplers.expansion import Derivatives, derivatives_in, expand
 from consilience.samplers.proposals import Normal, draw_crowd, draw_normal, settle
-from consilience.samplers.split import flow_of, rotation, steps_of
+from consilience.samplers.split import QUARTER, flow_of, rotation, steps_of
 from consilience.samplers.surrogate import _has_normal_prior
 
 from ..statistical import assert_caught, assert_right
@@ -166,6 +166,8 @@ def test_a_sampler_that_always_accepts_is_caught(correction, monkeypatch):
         def accept(key, delta, start, end):
             return end, (jnp.array(True), jnp.float32(1.0), None)
 
+        # In one step: the larger its error, the more there is to reject.
+        monkeypatch.setattr(surrogate, "steps_of", lambda step: (jnp.full_like(step, QUARTER), jnp.int32(1)))
         build = partial(hmc.hmc_proposal, sample_proposal=accept)
         monkeypatch.setattr(hmc, "build_kernel", partial(hmc.build_kernel, build_proposal=build))
 

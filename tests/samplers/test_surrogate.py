@@ -14,7 +14,7 @@ import consilience as cs
 from consilience.model import Layout
 from consilience.neighbors import Alone
 from consilience.samplers import fitting, surrogate, weights
-from consilience.samplers.expansion import Derivatives, derivatives_in, expand
+from consilience.samplers.expansion import Derivatives, Expansion, derivatives_in, expand
 from consilience.samplers.proposals import Normal, draw_crowd, draw_normal, settle
 from consilience.samplers.split import QUARTER, flow_of, rotation, steps_of
 from consilience.samplers.surrogate import _has_normal_prior
@@ -75,6 +75,23 @@ def test_weights_of_impossible_proposals_are_worth_nothing_and_no_failure_later(
     found = weights.report_on(jnp.full(200, -jnp.inf))
     assert not found.is_good
     assert (float(found.evenness), float(found.acceptance), float(found.largest_share)) == (0, 0, 1)
+
+
+def test_a_surrogate_that_has_shrunk_to_a_point_is_none_although_its_weights_are_even(monkeypatch):
+    """Proposals that are all the same number look perfect: only that others have found far more mass tells."""
+    one = jnp.ones(2)
+    score, derive = fitting.ask(lambda w: -jnp.sum((w - one) ** 4), Alone())
+    known = fitting.Known(lambda w: -0.5 * jnp.vdot(w, w), None, True, one, 1000, score, derive)
+
+    def expansion(curvature):
+        return Expansion(one, Derivatives(jnp.zeros(()), jnp.zeros(2), -curvature * jnp.eye(2)))
+
+    monkeypatch.setattr(fitting, "refit", lambda *_: expansion(1e18))
+    found, passes = fitting._passes(known, expansion(1.0), one, jax.random.key(0))
+    assert passes == fitting.MOST_PASSES
+    assert found.expansion.at_center.hessian[0, 0] == -1
+    shrunk, _ = fitting._passes(known, expansion(1e18), one, jax.random.key(0))
+    assert shrunk.report.evenness > fitting.GOOD_EVENNESS
 
 
 def test_acceptance_is_that_of_an_independence_sampler():

@@ -39,6 +39,7 @@ CROWD = 512  # chains that look for the mean of a surrogate
 EXPANSIONS = 2  # at the mean, where the prior is not normal
 MOST_PASSES = 5
 GOOD_EVENNESS = 0.9  # of weights, at which no further pass is worth its sum
+MASS_LOST = 3.0  # in nats: a surrogate that reaches so much less than another has shrunk
 MOST_FEATURES = 1500  # of a least-squares quadratic
 FORGETTING_LIMIT = 0.05  # of the correlation of a local chain's end with its start, beyond what chance gives
 SECOND_MODE_LIMIT = 1e-3  # of the mass of another mode over that of the surrogate's
@@ -220,11 +221,18 @@ def draw_proposals(
 
 
 class Pass(NamedTuple):
-    """A trial pass: the surrogate that was tried, the best so far, and the one to be tried next."""
+    """A trial pass: the best surrogate so far, and the one to be tried next.
+
+    Attributes:
+      log_mass: log mean weight of the best one's proposals: of the posterior's mass, as far as they reach.
+      most: the largest of any pass.
+    """
 
     number: Count
     best: Fit
     expansion: Expansion
+    log_mass: Scalar
+    most: Scalar
 
 
 def _passes(known: Known, expansion: Expansion, q: Vector, key: Key) -> tuple[Fit, Count]:
@@ -239,13 +247,22 @@ def _passes(known: Known, expansion: Expansion, q: Vector, key: Key) -> tuple[Fi
         report = report_on(log_weights)
         no_mode = jnp.zeros((), q.dtype)
         sums = (jnp.int32(0),) * 3
-        is_good = report.is_good & (forgotten <= FORGETTING_LIMIT + 3 / np.sqrt(number))
+        # Weights look even where proposals have shrunk to a point. But then they have lost most of the mass.
+        log_mass = jax.scipy.special.logsumexp(log_weights) - np.log(number)
+        most = jnp.maximum(state.most, log_mass)
+        is_whole = log_mass >= most - MASS_LOST
+        is_good = report.is_good & is_whole & (forgotten <= FORGETTING_LIMIT + 3 / np.sqrt(number))
         tried = Fit(state.expansion, crowd, (proposals, log_weights), report, is_good, no_mode, forgotten, sums)
-        is_better = (report.evenness > state.best.report.evenness) | (state.number == 0)
-        best = jax.tree.map(lambda new, old: jnp.where(is_better, new, old), tried, state.best)
-        return Pass(state.number + 1, best, refit(known, state.expansion, proposals, values, log_weights))
+        is_better = is_whole & (report.evenness > state.best.report.evenness)
+        is_better |= (state.number == 0) | (state.log_mass < most - MASS_LOST)
+        best, log_mass = jax.tree.map(
+            lambda new, old: jnp.where(is_better, new, old), (tried, log_mass), (state.best, state.log_mass)
+        )
+        again = refit(known, state.expansion, proposals, values, log_weights)
+        return Pass(state.number + 1, best, again, log_mass, most)
 
-    first = attempt(Pass(jnp.int32(0), no_fit(known), expansion))
+    nothing = jnp.full((), -jnp.inf, q.dtype)
+    first = attempt(Pass(jnp.int32(0), no_fit(known), expansion, nothing, nothing))
 
     def is_wanting(state: Pass) -> Flag:
         report = state.best.report

@@ -429,7 +429,7 @@ def test_a_normal_prior_makes_no_normal_surrogate_in_coordinates_of_the_likeliho
 
 @pytest.mark.parametrize("correction", ["scored", "split"])
 def test_copies_of_agents_stay_alike_and_are_the_one_chain(correction):
-    target = log_gamma(5)
+    target = linear_regression(5)
     runs = [
         simulation(target, cs.Network.ring(5), FEW(correction=correction), target.mean, 2, one_copy=one_copy)
         for one_copy in (True, False)

@@ -28,8 +28,8 @@ SLOW = (  # what `make test-fast` leaves out
     "cli/test_reproduce.py",
     "devices/",
     "peers/test_runs.py",
-    # Compared with ArviZ 0.8 to the digit: from 1.3 on, which newer Pythons have, standard errors of elpd are divided by
-    # n - 1 and tables of comparisons are rounded.
+    # Compared with ArviZ 0.8 to the digit: 1.3, which newer Pythons have, divides the variance of elpd by n - 1, and
+    # rounds tables of comparisons.
     "results/test_arviz.py",
     "results/test_checks.py",
     "results/test_comparison.py",

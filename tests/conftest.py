@@ -28,12 +28,6 @@ SLOW = (  # what `make test-fast` leaves out
     "cli/test_reproduce.py",
     "devices/",
     "peers/test_runs.py",
-    # Compared with ArviZ 0.8 to the digit: 1.3, which newer Pythons have, divides the variance of elpd by n - 1, and
-    # rounds tables of comparisons.
-    "results/test_arviz.py",
-    "results/test_checks.py",
-    "results/test_comparison.py",
-    "results/test_loo.py",
     "peers/test_survival.py",
     "planning/test_demand.py",
     "planning/test_prediction.py",

@@ -1,4 +1,4 @@
-"""From `cs.sample` to draws: one driver, and the runtimes, which are simulate, devices and peers."""
+"""The way from `cs.sample` to draws: one driver, and the runtimes, which are simulate, devices and peers."""
 
 from .bar import Report
 from .devices import Devices

@@ -160,9 +160,7 @@ class DMALA(TunedSampler):
 class _Chain:
     """One agent's side of a chain, in the coordinates of a log density."""
 
-    def __init__(
-        self, sampler: DMALA, logdensity: LogDensity, neighbors: Neighbors, tuning: WindowAdaptation
-    ) -> None:
+    def __init__(self, sampler: DMALA, logdensity: LogDensity, neighbors: Neighbors, tuning: WindowAdaptation) -> None:
         self.sampler, self.neighbors, self.tuning = sampler, neighbors, tuning
         self.value_and_gradient = jax.value_and_grad(logdensity)
 
@@ -220,9 +218,7 @@ class _Chain:
         proposal = DMALAState(position, gradient, value, local_gradient, state.adaptation, state.iteration)
         return select(is_accepted, proposal, state), log_ratio, is_accepted
 
-    def _tuned(
-        self, state: DMALAState, position: Vector, acceptance_rate: Scalar, is_idle: Flag | None
-    ) -> Adaptation:
+    def _tuned(self, state: DMALAState, position: Vector, acceptance_rate: Scalar, is_idle: Flag | None) -> Adaptation:
         neighbors, tuning = self.neighbors, self.tuning
         if not tuning.tunes:
             return state.adaptation

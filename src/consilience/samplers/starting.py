@@ -175,9 +175,9 @@ def spread_of(log_weights: jax.Array) -> Scalar:
 def spread_limit(dimension: int) -> float:
     """Return the largest spread of log weights with which a surrogate gives a start.
 
-    A normal law whose precision is off by a factor of about two in every direction has √(d/2).
+    A normal law whose precision is four times too small in every direction has 2√d.
     """
-    return float(3 + np.sqrt(dimension / 2))
+    return float(3 + 2 * np.sqrt(dimension))
 
 
 def tempered(log_weights: jax.Array) -> jax.Array:

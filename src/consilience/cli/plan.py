@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from rich.console import Console
 from typer import Argument, Option
 
+from .._checks import check_one_of
 from .._refused import Refused
 from .._tables import apply_change, no_file
 from ..network import Network, network_from_spec
@@ -34,6 +35,7 @@ from .options import NETWORK_HELP, WEIGHTS, NetworkSeed, Quiet, json_option, net
 from .output import new_table, print_json
 from .report import load_run
 
+WAYS = ("tree", "gather")
 ASSUMED_EVALUATIONS = 15  # a NUTS trajectory of four doublings
 PAGE = "docs/plan.md"
 PICTURES = (".png", ".svg", ".pdf")
@@ -73,6 +75,9 @@ def plan(
             help="A run's folder: it knows dimension, sampler, chains, gradients and effective draws.", metavar="DIR"
         ),
     ] = None,
+    consensus: Annotated[
+        str, Option(help="The way of sums: tree, or gather where they are masked.", autocompletion=lambda: [*WAYS])
+    ] = WAYS[0],
     weights: Annotated[str, WEIGHTS] = "metropolis",
     seed: NetworkSeed = 0,
     figure: Annotated[
@@ -101,13 +106,15 @@ def plan(
         size, origins = _size_of_run(built, trial, dimension, chains, evaluations, ess_per_draw)
         speeds = _links(network, latency, bandwidth, links)
         gradient = seconds("--gradient-time", gradient_time)
-        found = predict(network, speeds, built, **size, gradient_seconds=gradient)
+        check_one_of("--consensus", consensus, WAYS)
+        found = predict(network, speeds, built, **size, gradient_seconds=gradient, consensus=consensus)
         assumptions = [*origins, *_assumptions(size["chains"], gradient, found)]
         if figure is not None:
             title = f"{built.name}, {size['dimension']:,} parameters; links of {speeds}"
             costs = _costs_by_family(built, size, speeds, gradient)
             plan_figure(costs, title, figure, (network.size, found.seconds) if network.size > 1 else None)
     facts: dict[str, Any] = {"network": network.name, "links": str(speeds), "sampler": built.name}
+    facts |= {"consensus": consensus} if consensus != WAYS[0] else {}
     facts |= {"dimension": size["dimension"], "chains": size["chains"], "gradient_seconds": gradient}
     if as_json:
         told = {**facts, **asdict(found), "bottleneck": found.bottleneck, "assumptions": assumptions}

@@ -46,7 +46,6 @@ EXACT = {
     "mala": (cs.mala, (0.15, 1.2)),
     "dmala": (cs.dmala, (0.12, 1.0)),
     "nuts from the surrogate": (from_the_surrogate(cs.nuts), (1.3, 1.3)),
-    "dmala from the surrogate": (from_the_surrogate(cs.dmala), (1.2, 1.4)),
 }
 EXACT_CASES = checkerboard([*EXACT], [*NETWORKS], [*TARGETS])
 UNEQUAL_CASES = [("nuts", 0.05), ("dmala", 0.03)]

@@ -247,6 +247,7 @@ def test_a_file_asks_for_it(name):
         ({"name": "hmc", "inverse_mass_matrix": 1.0, "start": "surrogate"}, "inverse_mass_matrix: .* brings its own"),
         ({"name": "dula", "step_size": 0.1, "start": "surrogate"}, "dula has no setting start"),
         ({"name": "surrogate", "start": "surrogate"}, "surrogate has no setting start"),
+        ({"name": "consensus_monte_carlo", "start": "surrogate"}, "consensus_monte_carlo has no setting start"),
         ({"name": "centralized_hmc", "step_size": 0.1, "start": "surrogate"}, "centralized_hmc has no setting start"),
     ],
 )

@@ -90,11 +90,12 @@ class NUTS(Hamiltonian):
     During the warm-up, dual averaging finds the step size, and windows of draws give the mass matrix (BlackJAX's window
     adaptation, which is Stan's). A setting that is given is not adapted.
 
-    With `start="surrogate"` they come from a surrogate of the posterior, N(μ, CCᵀ), fitted over the network in the first
-    iteration (as `cs.surrogate` does it): chains begin at proposals from it, drawn by weight, and move in C⁻¹(ω - μ),
-    which is M⁻¹ = CCᵀ in ω. Thirty iterations (`mala`: 150) then find the step size, in units of the surrogate's sd, and
-    the rest of the warm-up asks nobody: hundreds of sums in place of thousands. The draws are as exact. Where the
-    surrogate is of no use, as with a second mode, a chain begins and warms up as without one, and the summary says so.
+    With `start="surrogate"` they come from a surrogate of the posterior, N(μ, CCᵀ), fitted over the network in the
+    first iteration, as `cs.surrogate` does it. Chains begin at proposals from it, drawn by weight, and move in
+    z = C⁻¹(ω - μ), which is M⁻¹ = CCᵀ in ω. Thirty iterations (`mala`: 150) then find the step size, in units of the
+    surrogate's sd, and the rest of the warm-up asks nobody: hundreds of sums in place of thousands. The draws are as
+    exact. Where the surrogate is of no use, as with a second mode, a chain begins and warms up as it would without
+    one, and the summary says so.
 
     Args:
       step_size: ε of the leapfrog steps.

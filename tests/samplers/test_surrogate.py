@@ -8,12 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from arviz_stats.base import array_stats
+from jax import lax
 from scipy.stats import chi2
 
 import consilience as cs
 from consilience.model import Layout
 from consilience.neighbors import Alone
-from consilience.samplers import fitting, surrogate, weights
+from consilience.samplers import fitting, proposals, surrogate, weights
 from consilience.samplers.expansion import Derivatives, Expansion, Hill, climb, derivatives_in, expand, other_mode
 from consilience.samplers.proposals import Crowd, Normal, draw_crowd, draw_normal, settle
 from consilience.samplers.split import QUARTER, flow_of, rotation, steps_of
@@ -119,12 +120,12 @@ def test_local_chains_forget_where_they_began():
         crowd = settle(log_surrogate, start, key, 2000)
         return draw_crowd(log_surrogate, crowd, jax.random.fold_in(key, 1), 2000)
 
-    proposals, log_g, local = jax.jit(draw)(jax.random.key(0))
+    found, log_g, local = jax.jit(draw)(jax.random.key(0))
     assert local.have_settled
     # Weights make of proposals what they were drawn for: exp(w) ~ Gamma(3, 2), whose mean is 3/2.
-    log_weights = jax.vmap(log_surrogate)(proposals) - log_g
+    log_weights = jax.vmap(log_surrogate)(found) - log_g
     own = jnp.exp(log_weights - log_weights.max())
-    assert abs(float(jnp.average(jnp.exp(proposals[:, 0]), weights=own)) - 1.5) < 0.1
+    assert abs(float(jnp.average(jnp.exp(found[:, 0]), weights=own)) - 1.5) < 0.1
 
 
 def test_chains_that_have_not_settled_are_told_from_those_that_have():
@@ -282,6 +283,75 @@ def test_agents_that_start_apart_go_on_from_where_the_root_is(monkeypatch):
     run = simulation(target, cs.Network.path(3), FEW(correction="scored"), one_copy=False, num_warmup=1)
     found = run.advance(5, 1).positions
     assert (found == found[:, :, :1]).all()
+
+
+class Lanes(Alone):
+    """Agents side by side under `vmap`, whose values may differ without anyone's knowing."""
+
+    def follow_root(self, x, digest):
+        return jax.tree.map(lambda leaf: lax.all_gather(leaf, "agents")[0], x), digest
+
+    def total(self, x, at=None):
+        return lax.psum(x, "agents")
+
+
+def test_all_agents_use_the_root_s_surrogate(monkeypatch):
+    """Local chains that round apart go different ways: agents would move in coordinates of their own."""
+    settle = proposals.settle
+
+    def settled(log_surrogate, start, key, number):
+        own = jax.random.fold_in(key, lax.axis_index("agents"))
+        return settle(log_surrogate, start, own, number)
+
+    monkeypatch.setattr(fitting, "settle", settled)
+
+    def fitted(share):
+        score, derive = fitting.ask(lambda w: share * (3 * w[0] - 2 * jnp.exp(w[0])), Lanes())
+        known = fitting.Known(lambda w: 0.0 * w[0], None, False, jnp.zeros(1), 200, score, derive)
+        return fitting.fit_surrogate(known, jax.random.key(0), 15.0)
+
+    fit = jax.jit(jax.vmap(fitted, axis_name="agents"))(jnp.full(3, 1 / 3))
+    for leaf in jax.tree.leaves((fit.expansion, fit.crowd.law, fit.local, fit.is_good)):
+        assert (leaf == leaf[:1]).all()
+    assert not (fit.crowd.positions == fit.crowd.positions[:1]).all()
+
+
+def test_impossible_proposals_are_refused_where_a_chain_is_at_an_impossible_place_too():
+    """As where no sum fits into masks: all weights are nought then, and draws would be the surrogate's."""
+    nowhere = replace(linear_regression(3), posterior=cs.Posterior(*NOWHERE))
+    run = simulation(nowhere, cs.Network.path(3), FEW(correction="scored"), np.full(3, 5.0))
+    found = run.advance(20, 1)
+    assert not found.stats["is_accepted"].any()
+    assert (found.positions == 5).all()
+
+
+NOWHERE = (lambda w: -0.5 * jnp.vdot(w, w), lambda w, batch: batch["y"] - jnp.inf)
+
+
+LYING = cs.Posterior(
+    lambda w: -0.5 * jnp.vdot(w, w),
+    # Value and gradient are right, and so the posterior is; what the Hessian adds is not there.
+    lambda w, batch: (
+        -0.5 * (batch["y"] - batch["x"] @ w) ** 2 + batch["lie"] * jnp.sum((w - lax.stop_gradient(w)) ** 2)
+    ),
+)
+
+
+@pytest.mark.parametrize("lie", [-5.0, 5.0])
+@pytest.mark.parametrize("correction", ["scored", "split"])
+def test_a_lying_hessian_costs_acceptance_and_no_exactness(correction, lie):
+    """Of one agent, as if there were thrice as much data, or none: draws are those of the sums of log-likelihoods."""
+    target = linear_regression(6)
+    shards = [
+        shard | {"lie": np.full(len(shard["y"]), lie * (i == 0), np.float32)} for i, shard in enumerate(target.shards)
+    ]
+    lied = replace(target, posterior=LYING, shards=shards)
+
+    def after(seed):
+        options = {"num_chains": 2000, "num_warmup": 0, "num_samples": 1, "thin": 4}
+        return draws(lied, RING, FEW(correction=correction), init=target.exact, seed=seed, **options)
+
+    assert_right(after, target)
 
 
 def test_where_scored_proposals_fail_the_network_corrects_the_force():

@@ -243,7 +243,10 @@ def _passes(known: Known, expansion: Expansion, q: Vector, key: Key) -> tuple[Fi
         for_crowd, for_draws = jax.random.split(jax.random.fold_in(key, state.number))
         crowd = _settled(known, state.expansion, q, for_crowd)
         proposals, base, local = draw_proposals(known, state.expansion, crowd, for_draws, number)
-        proposals, base, values = known.score(proposals, base)
+        # What agents compute by themselves rounds apart, and chains of a crowd go other ways then: all use the root's.
+        beside = base, state.expansion, crowd.law, local
+        proposals, (base, expansion, law, local), values = known.score(proposals, beside)
+        crowd = crowd._replace(law=law)
         log_weights = jnp.where(jnp.isfinite(values + base), values + base, -jnp.inf)
         report = report_on(log_weights)
         # Weights look even where proposals have shrunk to a point. But then they have lost most of the mass.
@@ -252,7 +255,7 @@ def _passes(known: Known, expansion: Expansion, q: Vector, key: Key) -> tuple[Fi
         is_whole = log_mass >= most - MASS_LOST
         is_good = report.is_good & is_whole & local.have_settled
         tried = no_fit(known)._replace(
-            expansion=state.expansion,
+            expansion=expansion,
             crowd=crowd,
             trial=(proposals, log_weights),
             report=report,
@@ -264,7 +267,7 @@ def _passes(known: Known, expansion: Expansion, q: Vector, key: Key) -> tuple[Fi
         best, log_mass = jax.tree.map(
             lambda new, old: jnp.where(is_better, new, old), (tried, log_mass), (state.best, state.log_mass)
         )
-        again = refit(known, state.expansion, proposals, values, log_weights)
+        again = refit(known, expansion, proposals, values, log_weights)
         return Pass(state.number + 1, best, again, log_mass, most)
 
     nothing = jnp.full((), -jnp.inf, q.dtype)

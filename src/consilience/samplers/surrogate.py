@@ -326,7 +326,7 @@ class _Build:
         proposal, proposed, log_uniform = (leaf[turn] for leaf in block[:3])
         is_moving = is_used & (drawn >= 0)
         log_ratio = proposed - log_weight
-        is_accepted = is_moving & ~(log_ratio < log_uniform)
+        is_accepted = is_moving & ~(log_ratio < log_uniform) & (proposed > -jnp.inf)
         position = jnp.where(is_accepted, proposal, before)
         log_weight = jnp.where(is_accepted, proposed, log_weight)
         said = {

@@ -35,12 +35,21 @@ NETWORKS = {
 TARGETS = {"gaussian": linear_regression, "skewed": log_gamma}
 # Of a surrogate: where it is the posterior itself, and where it is not by far.
 SURROGATE_TARGETS = {"gaussian": linear_regression, "bent": gaussian_mixture}
+
+
+def from_the_surrogate(make):
+    """Make a sampler whose mass matrix is the surrogate's; without a warm-up it starts where it is told to."""
+    return lambda step_size, inverse_mass_matrix: make(step_size, start="surrogate")
+
+
 # Step sizes at which about two thirds of the proposals are taken: of the Gaussian target, and of the skewed one.
 EXACT = {
     "nuts": (cs.nuts, (0.15, 0.9)),
     "hmc": (partial(cs.hmc, num_integration_steps=3), (0.12, 0.9)),
     "mala": (cs.mala, (0.15, 1.2)),
     "dmala": (cs.dmala, (0.12, 1.0)),
+    "nuts from the surrogate": (from_the_surrogate(cs.nuts), (1.3, 1.3)),
+    "dmala from the surrogate": (from_the_surrogate(cs.dmala), (1.2, 1.4)),
 }
 EXACT |= {f"surrogate {way}": (partial(cs.surrogate, 100, correction=way), ()) for way in ("scored", "split")}
 TUNED = [name for name, (_, step_sizes) in EXACT.items() if step_sizes]

@@ -64,7 +64,11 @@ def data_tree(run: Run, agent: int | str, log_likelihood: bool, posterior_predic
     groups["sample_stats"] = xarray.Dataset({name: (dims, values) for name, values in stats.items()})
     facts = _facts(run, chosen)
     groups = {name: group.assign_coords(coordinates).assign_attrs(facts) for name, group in groups.items()}
-    return xarray.DataTree.from_dict({**groups, **({} if rows is None else rows.groups())})
+    data = {} if rows is None else rows.groups()
+    # Where a group does not say which of its axes are draws, ArviZ 1 looks for chains and draws in data, too.
+    groups = {name: group.assign_attrs(sample_dims=["chain", "draw"]) for name, group in groups.items()}
+    groups |= {name: group.assign_attrs(sample_dims=[]) for name, group in data.items()}
+    return xarray.DataTree.from_dict(groups)
 
 
 def _is_all(run: Run, agent: int | str) -> bool:

@@ -18,6 +18,7 @@ from .certificate import Certificate, certificate
 from .diagnostics import acceptance, health, interval_ends, statistics
 from .function_space import PredictionMixing, prediction_mixing
 from .selection import Transform, agent_number, select
+from .starting import StartReport, start_report
 from .summary_table import table_lines
 from .verdict import Finding, findings
 
@@ -48,6 +49,7 @@ class Summary:
       iterations: number of iterations behind the kept draws, of all chains.
       warnings: what must be known before these numbers are used.
       certificate: what the draws of `cs.surrogate` rest on, item by item; None of other samplers.
+      start: what came of start="surrogate"; None where it was not asked for.
     """
 
     title: str
@@ -66,6 +68,7 @@ class Summary:
     warnings: tuple[str, ...]
     most_rows: int = SHOWN_ROWS
     certificate: Certificate | None = None
+    start: StartReport | None = None
 
     @property
     def verdict(self) -> str:
@@ -97,6 +100,7 @@ class Summary:
             *([] if self.e_bfmi is None else [f"E-BFMI           {self.e_bfmi.min():.2f} in the worst chain"]),
             f"sent             {self.traffic.rounds:,} rounds, {self.traffic.messages:,} messages, "
             f"{self.traffic.bytes / 1e6:,.1f} MB",
+            *([] if self.start is None else [f"started          {self.start.text}"]),
             *([] if self.certificate is None else self.certificate.lines()),
         ]
         more = (text for text in self.warnings if text not in self.verdict)
@@ -143,7 +147,8 @@ def summarize(
         columns = whole if is_whole else statistics(run, copies, chosen, diagnosed, prob)
         state = health(run, copies)
         certified = certificate(run)
-        found = tuple(findings(run, whole, every.names, state, mixing, certified))
+        start = start_report(run)
+        found = tuple(findings(run, whole, every.names, state, mixing, certified, start))
     return Summary(
         title=f"{run!r}" + ("" if number is None else f", {run.agent_names[number]}"),
         findings=found,
@@ -161,6 +166,7 @@ def summarize(
         warnings=_warnings(run, found, columns, [*interval_ends(prob)]),
         most_rows=SHOWN_ROWS if var_names is None else MOST_ROWS,
         certificate=certified,
+        start=start,
     )
 
 

@@ -11,6 +11,7 @@ from .gossip_langevin import DESGHMC, DESGLD, EXTRA, DIGing
 from .hamiltonian import HMC, MALA, NUTS
 from .proposals import FORGETTING_LIMIT, R_HAT_LIMIT
 from .published import Published, gradient_and_curvature
+from .starting import spread_limit as start_spread_limit
 from .surrogate import LEAST_LOG_WEIGHT, Surrogate
 from .weights import FLAT, SHARE_LIMIT, pareto_k_limit
 
@@ -42,4 +43,5 @@ __all__ = [
     "decentralize",
     "gradient_and_curvature",
     "pareto_k_limit",
+    "start_spread_limit",
 ]

@@ -223,8 +223,11 @@ def other_mode(ends: Climb, hill: Hill) -> tuple[jax.Array, Scalar]:
     precision = -_symmetric(hill.derivatives(ends.q, ends.found).hessian)
     values = jnp.maximum(jnp.linalg.eigvalsh(precision), 1e-6)
     log_mass = ends.height - 0.5 * jnp.log(values).sum(axis=1)
+    height = jnp.where(
+        jnp.isfinite(log_mass), ends.height, -jnp.inf
+    )  # not of an end whose coordinates do not move there
     log_mass = jnp.where(ends.is_mode, log_mass, -jnp.inf)
-    best = jnp.argmax(jnp.where(ends.is_mode.any(), log_mass, ends.height))
+    best = jnp.argmax(jnp.where(ends.is_mode.any(), log_mass, height))
     far = hill.apart(ends.q, precision, best) > hill.distance
     return best, jnp.where(far & ends.is_mode, jnp.exp(log_mass - log_mass[best]), 0.0).max()
 

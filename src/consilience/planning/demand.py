@@ -41,6 +41,14 @@ class Collective(NamedTuple):
     times: float
     message_bytes: int
 
+    @property
+    def is_sum(self) -> bool:
+        return self.kind == "tree pass" and self.times >= 2
+
+    def of_chains(self, chains: float) -> Collective:
+        """Return this of so many times the chains: a message carries all of them."""
+        return self._replace(message_bytes=round(chains * self.message_bytes))
+
 
 def tree_directions(collectives: Iterable[Collective]) -> Iterator[tuple[Collective, float, float]]:
     """Yield each collective, and how often it goes up and down the tree: single passes take turns, pairs do both."""
@@ -94,6 +102,21 @@ class Demand:
             size += times * sent * message_bytes
         return rounds, messages, size
 
+    def of_chains(self, chains: float) -> Demand:
+        """Return the demand of so many times the chains."""
+        return replace(
+            self,
+            collectives=tuple(each.of_chains(chains) for each in self.collectives),
+            draw_bytes=round(chains * self.draw_bytes),
+            noise_bytes=round(chains * self.noise_bytes),
+        )
+
+    def with_sums(self, number: float) -> Demand:
+        """Return the demand with so many sums of gradients an iteration, from that with one for every evaluation."""
+        share = number / self.evaluations
+        collectives = (each._replace(times=share * each.times) if each.is_sum else each for each in self.collectives)
+        return replace(self, collectives=tuple(collectives), evaluations=number)
+
     def gossiping(self, rounds: int) -> Demand:
         """Return this demand with so many rounds of gossip in every averaging, in place of one."""
         return replace(
@@ -138,6 +161,12 @@ def demand_of(
     )
     lanes = 1 if sampler.common_noise else network.size
     return Demand(collectives, float(evaluations), chains * dimension * FLOAT, chains * noise // lanes)
+
+
+def start_demand(sampler: Sampler, network: Network, dimension: int) -> tuple[Collective, ...]:
+    """Find what agents do together when one chain of `sampler` starts, for a model of `dimension` parameters."""
+    traced = trace(*_stand_in(sampler, network, dimension)[:3])
+    return tuple(Collective(each.kind, float(each.times), each.message_bytes) for each in traced.start_exchanges)
 
 
 def _counted(sampler: Sampler, network: Network) -> tuple[np.ndarray, float]:

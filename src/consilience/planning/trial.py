@@ -12,6 +12,7 @@ from ..results import Run
 from ..store import read_run
 
 STEPS = "num_integration_steps"
+FIT_SUMS, SPLIT = "surrogate_sums", "surrogate_split"
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,8 @@ class Trial:
       sampler: name and settings of the sampler, as a run's file has them.
       evaluations: gradients per draw of its longest chain, on average; None where the sampler does not say.
       are_averages: whether those are averages over iterations of each chain, so that the longest chain of one had more.
+      fit_sums: sums in which a surrogate was fitted; None of other samplers.
+      is_scored: whether draws are a surrogate's scored proposals.
       ess_per_draw: effective draws of the slowest parameter, in the bulk, per iteration of one chain; None where too
         few draws are there to tell.
     """
@@ -31,6 +34,8 @@ class Trial:
     sampler: dict[str, Any]
     evaluations: float | None
     are_averages: bool
+    fit_sums: int | None
+    is_scored: bool
     ess_per_draw: float | None
 
 
@@ -38,6 +43,7 @@ def trial_of(run: Run) -> Trial:
     """Return the facts that plans use, of a run that was loaded from its folder."""
     assert run.parameters is not None
     steps = np.asarray(run.raw_stats[STEPS]) if STEPS in run.raw_stats else None
+    sums = run.raw_stats.get(FIT_SUMS)
     effective = run.summary(predictions=False).columns["ess_bulk"]
     known = effective[np.isfinite(effective)]
     return Trial(
@@ -46,6 +52,8 @@ def trial_of(run: Run) -> Trial:
         sampler={"name": run.sampler.name, **_settings(run)},
         evaluations=None if steps is None else float(steps.max(axis=(1, 2)).mean()),
         are_averages=run.thin > 1 and run.num_chains > 1,
+        fit_sums=None if sums is None else int(np.max(sums)),
+        is_scored=sums is not None and not np.asarray(run.raw_stats[SPLIT]).any(),
         ess_per_draw=float(known.min()) / (run.num_draws * run.thin * run.num_chains) if known.size else None,
     )
 

@@ -6,7 +6,8 @@ from .consensus_monte_carlo import ConsensusMonteCarlo
 from .decentralize import Decentralized, decentralize
 from .dmala import DMALA
 from .dula import DULA
-from .fitting import FORGETTING_LIMIT, SECOND_MODE_LIMIT
+from .fitting import FORGETTING_LIMIT, MANY, SECOND_MODE_LIMIT, number_of_starts, number_of_trials
+from .fitting import ask as ask_network
 from .gossip_langevin import DESGHMC, DESGLD, EXTRA, DIGing
 from .hamiltonian import HMC, MALA, NUTS
 from .published import Published, gradient_and_curvature
@@ -22,6 +23,7 @@ __all__ = [
     "FORGETTING_LIMIT",
     "HMC",
     "MALA",
+    "MANY",
     "NUTS",
     "SECOND_MODE_LIMIT",
     "SHARE_LIMIT",
@@ -34,7 +36,10 @@ __all__ = [
     "Sampler",
     "SecondStage",
     "Surrogate",
+    "ask_network",
     "decentralize",
     "gradient_and_curvature",
+    "number_of_starts",
+    "number_of_trials",
     "pareto_k_limit",
 ]

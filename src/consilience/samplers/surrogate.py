@@ -16,7 +16,17 @@ from ..neighbors import Neighbors
 from ..network import Network
 from .adaptation import Adaptation, Schedule, WindowAdaptation
 from .base import Kernel, Sampler
-from .fitting import Fit, Known, ask, draw_proposals, fit_surrogate, is_quadratic, log_surrogate, no_fit
+from .fitting import (
+    Fit,
+    Known,
+    ask,
+    draw_proposals,
+    fit_surrogate,
+    is_quadratic,
+    log_surrogate,
+    no_fit,
+    number_of_trials,
+)
 from .proposals import mixed_density
 from .replicated import Algorithm, ReplicatedState, move_replicated, network_logdensity
 from .settings import register_settings, static
@@ -25,9 +35,7 @@ from .weights import choose, report_on
 
 CORRECTIONS = ("auto", "scored", "split")
 FIT_SEED = 0x5D6F  # the fit has random numbers of its own: it only chooses
-MANY = 100  # parameters
 LEAST_LOG_WEIGHT = -1e30  # where a proposal is impossible
-FEWEST_TRIALS, FEWEST_OF_MANY = 2000, 1000  # proposals by which a surrogate is judged; of more than 100 parameters
 SPLIT_WARMUP = 150  # iterations in which split trajectories find their step size
 OUT_OF_REACH = 0.9999  # of χ²: an end of a climb that is farther from the best mode is another one
 
@@ -183,7 +191,7 @@ class _Build:
             self.logdensity.coordinates,
             self.has_normal_prior,
             start,
-            max(FEWEST_TRIALS if len(start) <= MANY else FEWEST_OF_MANY, self.sampler.num_proposals),
+            number_of_trials(len(start), self.sampler.num_proposals),
             scored,
             derived,
         )

@@ -335,7 +335,7 @@ def _print_draw(console: Console, facts: dict[str, Any], found: Prediction) -> N
 def _more_chains(facts: dict[str, Any], found: Prediction) -> str | None:
     """Return what 64 chains would take and give, where that is worth a line."""
     chains, ratio = facts["chains"], found.seconds_of_many / found.seconds if found.seconds else 0.0
-    if MANY_CHAINS < 2 * chains or not 0 < ratio <= MANY_CHAINS / chains / LEAST_GAIN:
+    if 2 * chains > MANY_CHAINS or not 0 < ratio <= MANY_CHAINS / chains / LEAST_GAIN:
         return None
     longest = ", if their longest trajectory is no longer" if facts["has_free_lengths"] else ""
     who = f"{chains}" if chains > 1 else "one"

@@ -19,6 +19,7 @@ from .diagnostics import acceptance, health, interval_ends, statistics
 from .function_space import PredictionMixing, prediction_mixing
 from .more_chains import more_chains
 from .selection import Transform, agent_number, select
+from .starting import StartReport, start_report
 from .summary_table import table_lines
 from .verdict import Finding, findings
 
@@ -50,6 +51,7 @@ class Summary:
       warnings: what must be known before these numbers are used.
       more_chains: what 64 chains would take and give in their place, None where that is not worth saying.
       certificate: what the draws of `cs.surrogate` rest on, item by item; None of other samplers.
+      start: what came of start="surrogate"; None where it was not asked for.
     """
 
     title: str
@@ -69,6 +71,7 @@ class Summary:
     more_chains: str | None = None
     most_rows: int = SHOWN_ROWS
     certificate: Certificate | None = None
+    start: StartReport | None = None
 
     @property
     def verdict(self) -> str:
@@ -101,6 +104,7 @@ class Summary:
             f"sent             {self.traffic.rounds:,} rounds, {self.traffic.messages:,} messages, "
             f"{self.traffic.bytes / 1e6:,.1f} MB",
             *([] if self.more_chains is None else [f"more chains      {self.more_chains}"]),
+            *([] if self.start is None else [f"started          {self.start.text}"]),
             *([] if self.certificate is None else self.certificate.lines()),
         ]
         more = (text for text in self.warnings if text not in self.verdict)
@@ -147,7 +151,8 @@ def summarize(
         columns = whole if is_whole else statistics(run, copies, chosen, diagnosed, prob)
         state = health(run, copies)
         certified = certificate(run)
-        found = tuple(findings(run, whole, every.names, state, mixing, certified))
+        start = start_report(run)
+        found = tuple(findings(run, whole, every.names, state, mixing, certified, start))
     return Summary(
         title=f"{run!r}" + ("" if number is None else f", {run.agent_names[number]}"),
         findings=found,
@@ -166,6 +171,7 @@ def summarize(
         warnings=_warnings(run, found, columns, [*interval_ends(prob)]),
         most_rows=SHOWN_ROWS if var_names is None else MOST_ROWS,
         certificate=certified,
+        start=start,
     )
 
 

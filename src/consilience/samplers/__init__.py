@@ -11,6 +11,7 @@ from .fitting import ask as ask_network
 from .gossip_langevin import DESGHMC, DESGLD, EXTRA, DIGing
 from .hamiltonian import HMC, MALA, NUTS
 from .published import Published, gradient_and_curvature
+from .starting import spread_limit as start_spread_limit
 from .surrogate import Surrogate
 from .weights import SHARE_LIMIT, pareto_k_limit
 
@@ -42,4 +43,5 @@ __all__ = [
     "number_of_starts",
     "number_of_trials",
     "pareto_k_limit",
+    "start_spread_limit",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -13,10 +14,18 @@ import jax.numpy as jnp
 from .._checks import check, check_flag, real_number, whole_number
 from .._types import Key, LogDensity, Number, Scalar, Vector
 from ..neighbors import Neighbors
-from .adaptation import ONE_STEP_SHARES, TunedSampler
+from .adaptation import TunedSampler, WindowAdaptation
 from .base import Kernel
-from .replicated import Algorithm, network_logdensity, replicated_kernel
+from .replicated import (
+    Algorithm,
+    ReplicatedState,
+    info_of,
+    move_replicated,
+    network_logdensity,
+    replicated_kernel,
+)
 from .settings import register_settings, static
+from .starting import FirstFit, Moves, Start, started_kernel
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,17 +43,31 @@ class Hamiltonian(TunedSampler):
         check_flag(f"{self.name}: dense_mass", self.dense_mass)
 
     def build(self, logdensity: LogDensity, neighbors: Neighbors, like: Vector) -> Kernel:
+        everyone, tuning = network_logdensity(logdensity, neighbors), self.tuning(like, self.dense_mass)
+        if self.start is None:
+            return replicated_kernel(self._algorithm(everyone), neighbors, tuning)
+
+        def moves_of(start: Start, tuning: WindowAdaptation) -> Moves:
+            algorithm = self._algorithm(lambda z: everyone(start.law.place(z)))
+
+            def init(z: Vector) -> ReplicatedState:
+                return ReplicatedState(algorithm.init(z), tuning.init(), jnp.zeros((), jnp.int32))
+
+            return Moves(init, partial(move_replicated, algorithm, neighbors, tuning))
+
+        first_fit = FirstFit(logdensity, neighbors, like, self.fit_settings)
+        return started_kernel(self, first_fit, tuning, lambda key: key, moves_of, info_of)
+
+    def _algorithm(self, logdensity: LogDensity) -> Algorithm:
         from blackjax.mcmc import hmc
 
-        everyone = network_logdensity(logdensity, neighbors)
         step = self.step()
-        algorithm = Algorithm(
-            lambda position: hmc.init(position, everyone),
-            lambda key, state, found: step(key, state, everyone, found.step_size, found.inverse_mass_matrix),
+        return Algorithm(
+            lambda position: hmc.init(position, logdensity),
+            lambda key, state, found: step(key, state, logdensity, found.step_size, found.inverse_mass_matrix),
             self.evaluations,
             lambda state: state.logdensity,
         )
-        return replicated_kernel(algorithm, neighbors, self.tuning(like, self.dense_mass))
 
     @abstractmethod
     def step(self) -> Callable:
@@ -168,7 +191,7 @@ class MALA(Hamiltonian):
     target_acceptance: Number = 0.57
 
     name = "mala"
-    shares = ONE_STEP_SHARES
+    has_one_step = True
 
     def step(self) -> Callable:
         from blackjax.mcmc import hmc

@@ -18,6 +18,7 @@ from ..planning import (
     EFFECTIVE_DRAWS,
     MANY_CHAINS,
     SPLIT,
+    STARTED,
     SURROGATE,
     Facts,
     LinkSpeeds,
@@ -111,31 +112,22 @@ def plan(
         size, origins = _size_of_run(built, trial, dimension, chains, evaluations, ess_per_draw)
         speeds = _links(network, latency, bandwidth, links)
         gradient = seconds("--gradient-time", gradient_time)
-        known = _known(built, trial, size)
-        found = None
-        if built.has_steady_cost:
-            found = predict(network, speeds, built, **size, gradient_seconds=gradient)
-        elif figure is not None:
-            reason = f"a draw of {built.name} has no cost of its own to draw"
-            raise Refused(f"--figure {figure}", reason, "Leave it out, or plan nuts.")
-        advice = None
-        if network.size > 1:
-            per_chain = gradient / size["chains"]
-            advice = recommend(network, speeds, size["dimension"], known=known, gradient_seconds=per_chain)
-        assumptions = [*origins, *_assumptions(size["chains"], gradient, found, advice)]
+        is_asked = built.has_steady_cost or figure is not None  # or is refused
+        found = predict(network, speeds, built, **size, gradient_seconds=gradient) if is_asked else None
+        advice, failed = _advice(network, speeds, built, trial, size, gradient)
+        assumptions = [*origins, *failed, *_assumptions(size["chains"], gradient, found, advice)]
         if figure is not None and found is not None:
             title = f"{built.name}, {size['dimension']:,} parameters; links of {speeds}"
-            costs = _costs_by_family(built, size, speeds, gradient)
-            plan_figure(costs, title, figure, (network.size, found.seconds) if network.size > 1 else None)
+            here = (network.size, found.seconds) if network.size > 1 else None
+            plan_figure(_costs_by_family(built, size, speeds, gradient), title, figure, here)
     facts: dict[str, Any] = {"network": network.name, "links": str(speeds), "sampler": built.name}
-    facts |= {"dimension": size["dimension"], "chains": size["chains"], "gradient_seconds": gradient}
+    facts |= {name: size[name] for name in ("dimension", "chains")} | {"gradient_seconds": gradient}
     if as_json:
-        told = {**facts, **({} if found is None else {**asdict(found), "bottleneck": found.bottleneck})}
-        told |= {"recommendation": None if advice is None else asdict(advice), "assumptions": assumptions}
+        told = facts | ({} if found is None else {**asdict(found), "bottleneck": found.bottleneck})
+        told |= {"recommendation": advice and asdict(advice), "assumptions": assumptions}
         print_json(told | ({"figure": str(figure)} if figure else {}))
     else:
-        facts["has_free_lengths"] = built.has_free_lengths
-        _print(facts, found, advice, [] if quiet else assumptions)
+        _print({**facts, "has_free_lengths": built.has_free_lengths}, found, advice, [] if quiet else assumptions)
         if figure is not None:
             print(f"{figure} written." if not quiet else figure)
 
@@ -235,19 +227,39 @@ def _costs_by_family(sampler: Sampler, size: dict[str, Any], links: LinkSpeeds, 
     return predict_families(demand, rounds if sampler.gossips_averages else None, *links.slowest, gradient)
 
 
+def _advice(
+    network: Network, links: LinkSpeeds, sampler: Sampler, trial: Trial | None, size: dict[str, Any], gradient: float
+) -> tuple[Recommendation | None, list[str]]:
+    """Return what is recommended, if there is a choice, and what of the trial speaks against a sampler."""
+    if network.size == 1:
+        return None, []
+    failed = trial is not None and trial.has_failed
+    found = recommend(
+        network,
+        links,
+        size["dimension"],
+        known=_known(sampler, trial, size),
+        has_failed=failed,
+        gradient_seconds=gradient / size["chains"],
+    )
+    why = "The certificate of the run's draws did not hold, so that a surrogate's are not considered."
+    return found, [why] * failed
+
+
 def _known(sampler: Sampler, trial: Trial | None, size: dict[str, Any]) -> dict[str, Facts]:
     """Return what a trial, or the options, tell of the posterior: facts of the sampler that is planned with."""
     if size["ess_per_draw"] is None:
         return {}
+    given = {"ess_per_draw": size["ess_per_draw"]}
+    name = sampler.name
     if trial is not None and trial.fit_sums is not None:
-        name = SURROGATE if trial.is_scored else SPLIT
-        sums = 0.0 if trial.is_scored else trial.evaluations or ASSUMED[name].sums
-        return {name: ASSUMED[name]._replace(sums=sums, ess_per_draw=size["ess_per_draw"], fit_sums=trial.fit_sums)}
-    if sampler.name in ASSUMED and not (sampler.has_free_lengths and size["evaluations"] is None):
-        given = {"ess_per_draw": size["ess_per_draw"]}
-        given |= {"sums": size["evaluations"]} if sampler.has_free_lengths else {}
-        return {sampler.name: ASSUMED[sampler.name]._replace(**given)}
-    return {}
+        given["fit_sums"] = trial.fit_sums
+        name = STARTED if sampler.has_free_lengths else SPLIT if not trial.is_scored else SURROGATE
+    if sampler.has_free_lengths:
+        given["sums"] = size["evaluations"]
+    elif name == SPLIT and trial is not None and trial.evaluations:
+        given["sums"] = trial.evaluations
+    return {name: ASSUMED[name]._replace(**given)} if name in ASSUMED else {}
 
 
 # --- what is said -----------------------------------------------------------------------------------------------
@@ -289,10 +301,11 @@ def _print_advice(console: Console, facts: dict[str, Any], advice: Recommendatio
     title = (
         f"{EFFECTIVE_DRAWS:,} effective draws from a cold start, {facts['dimension']:,} parameters; {facts['links']}"
     )
-    header = ("sampler", "chains", "time", "sums", "rounds", "an agent sends")
+    header = ("sampler", "chains", "time", "sums", "rounds", "sent")
     table = new_table(header, header[:1], header[:1], title=title)
     for run in advice.runs:
         name = f"[bold]{run.sampler}[/]" if run is advice.runs[0] else run.sampler
+        name += "" if run.is_likely else " (not likely)"
         figures = (in_words(run.seconds), f"{run.sums:,}", f"{run.rounds:,}", _size(run.megabytes_per_agent))
         table.add_row(name, str(run.chains), *figures)
     console.print(table)

@@ -5,6 +5,16 @@ from .demand import Demand, demand_of
 from .figure import plan_figure, predict_families
 from .links import LinkSpeeds, bits_per_second, read_links, seconds
 from .prediction import MANY_CHAINS, AgreementMethod, Prediction, predict
-from .recommendation import ASSUMED, EFFECTIVE_DRAWS, SPLIT, SURROGATE, Facts, Recommendation, in_words, recommend
+from .recommendation import (
+    ASSUMED,
+    EFFECTIVE_DRAWS,
+    SPLIT,
+    STARTED,
+    SURROGATE,
+    Facts,
+    Recommendation,
+    in_words,
+    recommend,
+)
 from .sizes import Size
 from .trial import Trial, trial_of

@@ -139,7 +139,7 @@ def demand_of(
         raise Refused(sampler.name, "it has no rounds to plan", "Use nuts, hmc, mala or dmala.")
     if not sampler.has_steady_cost:
         reason = "it asks the network at the start and then once in many draws: a draw has no cost of its own to plan"
-        raise Refused(sampler.name, reason, "Read its rounds off a simulated run, run.traffic, or plan nuts.")
+        raise Refused(sampler.name, reason, "consilience plan says what a whole run takes; or plan a draw of nuts.")
     if not sampler.has_free_lengths:
         times, evaluations = _counted(sampler, network)
     elif evaluations is None:

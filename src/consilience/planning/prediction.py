@@ -94,10 +94,10 @@ def predict(
     model = CostModel(network, links, constants)
     agreement = model.collective_cost(*BETWEEN_CHUNKS)
 
-    def own(draws: int) -> float:
-        return constants.chunk(demand, draws) if chunk_seconds is None else chunk_seconds
-
     def cost_of(demand: Demand, gradient_seconds: float) -> tuple[Cost, int]:
+        def own(draws: int) -> float:
+            return constants.chunk(demand, draws) if chunk_seconds is None else chunk_seconds
+
         iteration, most = model.iteration_cost(demand, gradient_seconds), demand.draws_of_a_chunk
         cost, at_once = per_draw(iteration, agreement, own, most)
         if at_once == 1:  # then nothing long is sent between two draws, for so long

@@ -24,7 +24,7 @@ CHAINS = (4, 8, 16, 32, 64)
 NEARLY_BEST = 1.1  # of the least time: the fewest chains with it are taken, which ask machines for least
 MOST_PARAMETERS = 1000  # of a surrogate, which holds and sends matrices of parameters by parameters
 TRIALS = 2  # of the sums of a fit: scores of trial proposals
-SURROGATE, SPLIT, NUTS = "surrogate", "surrogate, by trajectories", "nuts"
+SURROGATE, SPLIT, STARTED, NUTS = "surrogate", "surrogate, by trajectories", "nuts from the surrogate", "nuts"
 
 
 class Facts(NamedTuple):
@@ -57,6 +57,7 @@ class Facts(NamedTuple):
 ASSUMED = {
     SURROGATE: Facts(0.0, 0.53, fit_sums=16),
     SPLIT: Facts(2.3, 0.4, fit_sums=14, warmup_draws=150),
+    STARTED: Facts(7.0, 0.65, fit_sums=16, warmup_draws=30),
     NUTS: Facts(20.0, 0.5, warmup_draws=1.6 * 500, growth=1.9),
 }
 
@@ -109,6 +110,7 @@ def recommend(
     dimension: int,
     *,
     known: Mapping[str, Facts] | None = None,
+    has_failed: bool = False,
     gradient_seconds: float = 0.0,
     constants: Constants = MEASURED,
 ) -> Recommendation:
@@ -116,13 +118,16 @@ def recommend(
 
     Args:
       known: facts that a trial has told, by the sampler's name; others are assumed.
+      has_failed: whether a trial's certificate did not hold, so that a surrogate's draws are not to be counted on.
       gradient_seconds: time of an agent's own log density and gradient, of one chain.
     """
     check_size(network)
     known = known or {}
     whole = _Whole(network, CostModel(network, links, constants), constants, dimension, gradient_seconds)
     facts = {**ASSUMED, **known}
-    names = [NUTS] if dimension > MOST_PARAMETERS else [SURROGATE, SPLIT, NUTS]
+    names = [SURROGATE, SPLIT, STARTED, NUTS]
+    if has_failed or dimension > MOST_PARAMETERS:
+        names = [STARTED, NUTS] if dimension <= MOST_PARAMETERS else [NUTS]
     # Beyond a hundred parameters proposals are seldom accepted: the network corrects trajectories in their place.
     unlikely = SPLIT if SURROGATE in known or (SPLIT not in known and dimension <= MANY) else SURROGATE
     found = []
@@ -135,7 +140,7 @@ def recommend(
     ordered = tuple(sorted(found, key=lambda run: (run is not best, run.seconds)))
     unknown = _unknown([run for run in ordered if run.is_assumed], facts)
     sampler = SURROGATE if best.sampler == SPLIT else best.sampler
-    return Recommendation(sampler, "tree", best.chains, best.seconds, _sentence(sampler, ordered), unknown, ordered)
+    return Recommendation(sampler, "tree", best.chains, best.seconds, _sentence(ordered), unknown, ordered)
 
 
 class _Part(NamedTuple):
@@ -210,21 +215,18 @@ def in_words(seconds: float) -> str:
     return f"{1e3 * seconds:.2g} ms"
 
 
-def _sentence(sampler: str, runs: Sequence[WholeRun]) -> str:
-    """Return the recommendation in words."""
+def _sentence(runs: Sequence[WholeRun]) -> str:
+    """Return the recommendation in words; the best comes first."""
     best, *others = runs
-    took = f"{EFFECTIVE_DRAWS:,} effective draws in about {in_words(best.seconds)}"
-    slower = [f"{run.sampler} would take {in_words(run.seconds)}" for run in others if run.is_likely]
-    told = [
-        f"Take {sampler} with {best.chains} chains, and sums over the tree: {took}"
-        + "".join(f"; {one}" for one in slower)
-    ]
+    what = {SPLIT: SURROGATE, STARTED: 'nuts with start = "surrogate"'}.get(best.sampler, best.sampler)
+    told = f"Take {what}, {best.chains} chains, and sums over the tree: {EFFECTIVE_DRAWS:,} effective draws in about "
+    told += in_words(best.seconds)
+    slower = [f"{run.sampler} {in_words(run.seconds)}" for run in others if run.is_likely]
+    told += f". In its place {', '.join(slower)}." if slower else "."
     other = next((run for run in others if not run.is_likely), None)
     if best.sampler == SURROGATE and other is not None:
-        told.append(
-            f"Should its proposals be accepted too seldom, it goes on by trajectories: {in_words(other.seconds)}"
-        )
-    return "".join(f"{one}. " for one in told).strip()
+        told += f" Should its proposals be accepted too seldom, it goes on by trajectories: {in_words(other.seconds)}."
+    return told
 
 
 def _unknown(runs: Sequence[WholeRun], facts: Mapping[str, Facts]) -> str:

@@ -12,7 +12,7 @@ from ..results import Run
 from ..store import read_run
 
 STEPS = "num_integration_steps"
-FIT_SUMS, SPLIT = "surrogate_sums", "surrogate_split"
+FIT_SUMS, SPLIT = ("surrogate_sums", "start_sums"), "surrogate_split"
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class Trial:
       are_averages: whether those are averages over iterations of each chain, so that the longest chain of one had more.
       fit_sums: sums in which a surrogate was fitted; None of other samplers.
       is_scored: whether draws are a surrogate's scored proposals.
+      has_failed: whether the certificate of a surrogate's draws did not hold.
       ess_per_draw: effective draws of the slowest parameter, in the bulk, per iteration of one chain; None where too
         few draws are there to tell.
     """
@@ -36,6 +37,7 @@ class Trial:
     are_averages: bool
     fit_sums: int | None
     is_scored: bool
+    has_failed: bool
     ess_per_draw: float | None
 
 
@@ -43,8 +45,9 @@ def trial_of(run: Run) -> Trial:
     """Return the facts that plans use, of a run that was loaded from its folder."""
     assert run.parameters is not None
     steps = np.asarray(run.raw_stats[STEPS]) if STEPS in run.raw_stats else None
-    sums = run.raw_stats.get(FIT_SUMS)
-    effective = run.summary(predictions=False).columns["ess_bulk"]
+    sums = next((run.raw_stats[name] for name in FIT_SUMS if name in run.raw_stats), None)
+    summary = run.summary(predictions=False)
+    effective = summary.columns["ess_bulk"]
     known = effective[np.isfinite(effective)]
     return Trial(
         dimension=run.parameters.dimension,
@@ -53,7 +56,8 @@ def trial_of(run: Run) -> Trial:
         evaluations=None if steps is None else float(steps.max(axis=(1, 2)).mean()),
         are_averages=run.thin > 1 and run.num_chains > 1,
         fit_sums=None if sums is None else int(np.max(sums)),
-        is_scored=sums is not None and not np.asarray(run.raw_stats[SPLIT]).any(),
+        is_scored=SPLIT in run.raw_stats and not np.asarray(run.raw_stats[SPLIT]).any(),
+        has_failed=summary.certificate is not None and not summary.certificate.holds,
         ess_per_draw=float(known.min()) / (run.num_draws * run.thin * run.num_chains) if known.size else None,
     )
 

@@ -7,8 +7,19 @@ import pytest
 import consilience as cs
 from consilience._refused import Refused
 from consilience.neighbors import HEADER
-from consilience.planning import ASSUMED, EFFECTIVE_DRAWS, SPLIT, STARTED, SURROGATE, LinkSpeeds, recommend
-from consilience.planning.recommendation import CHAINS, NUTS, in_words
+from consilience.planning import (
+    ASSUMED,
+    EFFECTIVE_DRAWS,
+    MEASURED,
+    SPLIT,
+    STARTED,
+    SURROGATE,
+    LinkSpeeds,
+    demand_of,
+    recommend,
+)
+from consilience.planning.cost import CostModel
+from consilience.planning.recommendation import CHAINS, NUTS, _Whole, in_words
 
 RING = cs.Network.ring(4)
 SLOW = LinkSpeeds.alike(RING, 0.02, 5e7)
@@ -104,3 +115,10 @@ def test_times_are_said_as_people_say_them():
 def test_a_network_that_is_too_large_is_refused():
     with pytest.raises(Refused, match="too many"):
         recommend(cs.Network.path(9000), LinkSpeeds.alike(cs.Network.path(9000), 0.02, 5e7), 8)
+
+
+def test_a_draw_with_a_number_of_sums_that_nobody_knows_beforehand_is_that_of_nuts():
+    whole = _Whole(RING, CostModel(RING, SLOW), MEASURED, 8, 0.0)
+    found, expected = whole._draw(7.0), demand_of(cs.nuts(), RING, 8, evaluations=7)
+    assert found.traffic(RING)[:2] == expected.traffic(RING)[:2]
+    assert found.traffic(RING)[2] == pytest.approx(expected.traffic(RING)[2], rel=0.1)

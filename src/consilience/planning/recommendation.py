@@ -162,8 +162,8 @@ class _Whole:
         self._sampler = Surrogate()
         self._questions = None if dimension > MOST_PARAMETERS else questions_of(self._sampler, network, dimension)
         self._agreement = model.collective_cost(*BETWEEN_CHUNKS)
-        # A draw of any of these samplers: sums of value and gradient, and an end on which all agents agree.
-        self._draw = demand_of(HMC(num_integration_steps=2), network, dimension)
+        # Two sums of value and gradient; the root's state comes with the second one.
+        self._two = demand_of(HMC(num_integration_steps=2), network, dimension)
 
     def run(self, name: str, facts: Facts, chains: int) -> WholeRun:
         """Return the cost of a run with so many chains."""
@@ -178,7 +178,7 @@ class _Whole:
             iterations = facts.warmup_draws + draws
             of_draw = facts.sums_of(chains)
             sums += of_draw * iterations
-            parts.append(self._iterated(iterations, self._draw.with_sums(of_draw).of_chains(chains), chains))
+            parts.append(self._iterated(iterations, self._draw(of_draw).of_chains(chains), chains))
         elif self._questions is not None:
             blocks = math.ceil(draws / self._sampler.num_proposals)
             sums += blocks
@@ -186,12 +186,19 @@ class _Whole:
         rounds, sent, seconds = (
             sum(part.times * of_one(part) for part in parts)
             for of_one in (
-                lambda part: replace(self._draw, collectives=part.collectives).traffic(self.network)[0],
+                lambda part: replace(self._two, collectives=part.collectives).traffic(self.network)[0],
                 lambda part: float(self.model.bytes_sent(*part.collectives).mean()),
                 lambda part: part.seconds,
             )
         )
         return WholeRun(name, chains, draws, round(sums), round(rounds), seconds, sent / 1e6, True, True)
+
+    def _draw(self, sums: float) -> Demand:
+        """Return the demand of a draw of so many sums: nobody knows which is the last, so the state comes after it."""
+        *_, one, last = self._two.collectives
+        state = Collective("pass", 1.0, last.back_bytes - one.back_bytes)
+        sent = (one._replace(times=sums - 1), last._replace(back_bytes=one.back_bytes), state)
+        return replace(self._two, collectives=sent, evaluations=sums)
 
     def _asked(self, times: int, question: Question) -> _Part:
         took = self.model.collective_cost(*question.collectives).seconds

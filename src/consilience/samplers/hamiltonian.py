@@ -67,7 +67,13 @@ class Hamiltonian(TunedSampler):
             lambda key, state, found: step(key, state, logdensity, found.step_size, found.inverse_mass_matrix),
             self.evaluations,
             lambda state: state.logdensity,
+            self.sums,
         )
+
+    @property
+    def sums(self) -> int | None:
+        """Number of exact sums in an iteration; None where the posterior decides."""
+        return None
 
     @abstractmethod
     def step(self) -> Callable:
@@ -156,6 +162,10 @@ class HMC(Hamiltonian):
         jitter = self.step_size_jitter
         check(f"{self.name}: step_size_jitter", jitter, 0 <= real_number(jitter) < 1, "a number from 0 up to 1")
 
+    @property
+    def sums(self) -> int:
+        return self.num_integration_steps
+
     def step(self) -> Callable:
         from blackjax.mcmc import hmc
 
@@ -192,6 +202,7 @@ class MALA(Hamiltonian):
 
     name = "mala"
     has_one_step = True
+    sums = 1
 
     def step(self) -> Callable:
         from blackjax.mcmc import hmc

@@ -6,7 +6,8 @@ from .consensus_monte_carlo import ConsensusMonteCarlo
 from .decentralize import Decentralized, decentralize
 from .dmala import DMALA
 from .dula import DULA
-from .fitting import CROWD, SECOND_MODE_LIMIT
+from .fitting import CROWD, MANY, SECOND_MODE_LIMIT, number_of_starts, number_of_trials
+from .fitting import ask as ask_network
 from .gossip_langevin import DESGHMC, DESGLD, EXTRA, DIGing
 from .hamiltonian import HMC, MALA, NUTS
 from .proposals import FORGETTING_LIMIT, R_HAT_LIMIT
@@ -27,6 +28,7 @@ __all__ = [
     "HMC",
     "LEAST_LOG_WEIGHT",
     "MALA",
+    "MANY",
     "NUTS",
     "R_HAT_LIMIT",
     "SECOND_MODE_LIMIT",
@@ -40,8 +42,11 @@ __all__ = [
     "Sampler",
     "SecondStage",
     "Surrogate",
+    "ask_network",
     "decentralize",
     "gradient_and_curvature",
+    "number_of_starts",
+    "number_of_trials",
     "pareto_k_limit",
     "start_spread_limit",
 ]

@@ -38,6 +38,8 @@ RIDGE = 0.05  # precision of the ridge around the given start, where the prior i
 CROWD = 512  # chains that look for the mean of a surrogate
 EXPANSIONS = 2  # at the mean, where the prior is not normal
 MOST_PASSES = 5
+MANY = 100  # parameters
+FEWEST_TRIALS, FEWEST_OF_MANY = 2000, 1000  # proposals by which a surrogate is judged; of more than 100 parameters
 GOOD_EVENNESS = 0.9  # of weights, at which no further pass is worth its sum
 MASS_LOST = 3.0  # in nats: a surrogate that reaches so much less than another has shrunk
 MOST_FEATURES = 1500  # of a least-squares quadratic
@@ -144,6 +146,11 @@ def is_quadratic(function: LogDensity, dimension: int, dtype: Any) -> bool:
 def number_of_starts(dimension: int) -> int:
     """Return how many starts climb side by side: eight, or fewer where their Hessians fill a message."""
     return max(2, min(MOST_STARTS, NUMBERS_OF_STARTS // dimension**2))
+
+
+def number_of_trials(dimension: int, num_proposals: int = 0) -> int:
+    """Return by how many proposals a surrogate is judged; `num_proposals`: those that are scored at once later."""
+    return max(FEWEST_TRIALS if dimension <= MANY else FEWEST_OF_MANY, num_proposals)
 
 
 def log_surrogate(known: Known, expansion: Expansion) -> LogDensity:

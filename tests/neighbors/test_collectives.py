@@ -70,7 +70,7 @@ class Room:
             except Exception as error:
                 found[k] = error
 
-        threads = [threading.Thread(target=work, args=(k,)) for k in range(self.network.size)]
+        threads = [threading.Thread(target=work, args=(k,), daemon=True) for k in range(self.network.size)]
         for thread in threads:
             thread.start()
         end = time.monotonic() + PATIENCE

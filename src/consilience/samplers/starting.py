@@ -132,7 +132,7 @@ class Start(NamedTuple):
         """Return that from a fit, if it is good enough."""
         none, law = cls.without(like), law_of(fit)
         spread = spread_of(fit.trial[1])
-        is_used = (spread <= spread_limit(len(like))) & (fit.second_mode <= SECOND_MODE_LIMIT)
+        is_used = (spread <= start_spread_limit(len(like))) & (fit.second_mode <= SECOND_MODE_LIMIT)
         is_used &= jnp.isfinite(law.mean).all() & jnp.isfinite(law.root).all()
         found = cls(law, is_used, fit.second_mode, spread, sum(fit.sums, jnp.int32(0)))
         return found._replace(law=select(is_used, law, none.law))
@@ -170,7 +170,7 @@ def spread_of(log_weights: jax.Array) -> Scalar:
     return jnp.where(jnp.isfinite(high - low), 0.5 * (high - low), jnp.inf)
 
 
-def spread_limit(dimension: int) -> float:
+def start_spread_limit(dimension: int) -> float:
     """Return the largest spread of log weights with which a surrogate gives a start.
 
     A normal law whose precision is four times too small in every direction has 2√d.

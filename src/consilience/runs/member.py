@@ -37,6 +37,7 @@ from ..peers import (
     Meter,
     Place,
     Verifier,
+    check_consensus,
     check_free,
     check_mask,
     common_base,
@@ -489,5 +490,6 @@ def _check_request(request: Request, terms: Terms) -> None:
     if not sampler.communicates:
         raise Refused(sampler.name, "it is not run by peers", "Use nuts, hmc, mala or dmala.")
     check_mask(terms.mask, request.network.size, sampler)
+    check_consensus(terms.consensus, terms.mask, request.network.size)
     if request.moments is not False or request.watch is not None:
         raise Refused("moments and watch", "peers keep draws only", "Leave them out.")

@@ -6,6 +6,7 @@ posteriors, and are never put together.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,7 +22,7 @@ from .._lazy import LazyModule
 from ..engine import ROWS_TRACED, Chains, Hosts, Inputs, Model, OneDevice, start_values_all, trace
 from ..model import Shard, check_start, form, infinities_explained, stack_on_host
 from ..neighbors import Arrays, Collectives, Form, Interrupted, Masks, PeerNeighbors, Traffic, no_edges
-from ..network import Network
+from ..network import WORD_BYTES, Network, is_gathered
 from ..peers import Mailbox, Place
 from ..store import RUN, Part, Progress, RunFolder, Table, flat, read_checkpoint, read_run
 from .driver import Job, open_job
@@ -31,6 +32,7 @@ from .runtime import Wish
 from .simulate import chain_keys, lane_inputs, lane_link
 
 nx: Any = LazyModule("networkx")
+log = logging.getLogger("consilience.peers")
 
 # Recorded by every agent, and free to differ between them.
 OWN = (
@@ -48,11 +50,13 @@ class Terms:
       on_loss: "wait" for an agent that is gone, "stop" all, or "continue-without" it.
       patience: seconds without any sign of an agent after which it counts as gone, for the latter two.
       mask: whether to hide each agent's part of exact sums.
+      consensus: whether masked sums go over the tree, or are gathered: "tree", "gather", or "auto".
     """
 
     on_loss: str
     patience: float
     mask: bool
+    consensus: str = "auto"
 
 
 class Meeting(NamedTuple):
@@ -150,7 +154,7 @@ class Segment:
     def begin(self, meeting: Meeting) -> Progress:
         """Go back to the iteration that all agents start from, and return the progress there."""
         chains, sink, prepared = self.job.chains, self._sink(), self.job.prepared
-        self.collectives.begin(meeting.masks)
+        self.collectives.begin(meeting.masks, self._is_gathered(meeting))
         before = self._sent()  # in an epoch that failed, of which some agents may have seen more than others
         said = (meeting.digest, -meeting.digest, -before.rounds, -before.messages, -before.bytes)
         least, negated, *sent = self._least(*said)
@@ -170,6 +174,15 @@ class Segment:
             chains.restore(sink.snapshot)
         traffic = Traffic(*(-number for number in sent)) + self._sent()
         return replace(sink.progress.sent(traffic), attempt=meeting.attempt)
+
+    def _is_gathered(self, meeting: Meeting) -> bool:
+        """Tell whether sums are gathered in an epoch: not after agents have computed unlike, which the tree levels."""
+        prepared = self.job.prepared
+        numbers = self.job.chains.chains * (1 + prepared.layout.dimension)  # of a value and a gradient
+        gathers = is_gathered(self._terms.consensus, prepared.network, WORD_BYTES * numbers)
+        if meeting.masks is not None and gathers and meeting.attempt:
+            log.warning("the agents do not compute the same to the bit: their sums go over the tree")
+        return meeting.masks is not None and gathers and not meeting.attempt
 
     def _sink(self) -> RunFolder:
         assert isinstance(self.job.sink, RunFolder)  # a peer keeps nothing in memory alone
@@ -252,4 +265,4 @@ def _alike(job: Job, terms: Terms) -> dict[str, str]:
     facts = {
         name: str(value) for name, value in flat(job.identity) if not name.startswith(OWN) and name != "agent.name"
     }
-    return {**facts, "columns": form(job.shards[0]), "on_loss": terms.on_loss}
+    return {**facts, "columns": form(job.shards[0]), "on_loss": terms.on_loss, "consensus": terms.consensus}

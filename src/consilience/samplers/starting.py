@@ -36,6 +36,7 @@ T = TypeVar("T")
 
 FIT_SEED = 0x5D6F  # the fit has random numbers of its own: it only chooses
 FEWEST_STARTS = 50  # places, in effect, among which chains find their starts
+GAIN = 0.3  # of dual averaging, where its first step is nearly right
 LARGEST_STEP = 1.5  # in the surrogate's sd: leapfrog steps of 2 diverge
 
 
@@ -288,7 +289,9 @@ def started_kernel(
         schedule = select(start.is_used, Schedule(jnp.minimum(short, length)), tuning.schedule)
         is_idle = start.is_used & (iteration >= short) & (iteration < length)
         inner = state.inner._replace(iteration=iteration)
-        inner, info = moves_of(start, tuning._replace(schedule=schedule)).move(drawn, inner, is_idle)
+        # A step that is nearly right is lost to the noise of a few iterations, if all of that is heard.
+        now = tuning._replace(schedule=schedule, gain=jnp.where(start.is_used, GAIN, 1.0))
+        inner, info = moves_of(start, now).move(drawn, inner, is_idle)
         position = start.law.place(inner.position)
         return StartedState(position, inner, start, iteration + 1), info_of({**info, **start.said})
 

@@ -87,7 +87,7 @@ def _certificate(certificate: Certificate) -> Content:
     method = paragraph(
         f"A surrogate, {certificate.method}. Its certificate {'holds' if certificate.holds else 'fails'}."
     )
-    return [method, table(caption, ["item", "found", "limit", "verdict"], rows, class_="compared")]
+    return [method, table(caption, ["item", "found", "limit", "verdict"], rows)]
 
 
 def key_figures(reading: RunReading) -> Markup:

@@ -23,6 +23,7 @@ from .diagnostics import acceptance, consensus_error
 from .function_space import PredictedAt, held_out_rows, rows_of_data
 from .held_out import task_of
 from .loo import Loo, loo
+from .own import OwnDraws, own_by_agent
 from .predictions import predict
 from .predictive import evaluate
 from .scores import read_scores, save_scores
@@ -88,6 +89,8 @@ class Run:
       folder: where the run is on disk, if it is.
       owner: the agent that the run belongs to, where each keeps its own.
       facts: where the run comes from: settings, versions, fingerprints.
+      own_draws: draws of variables that stay with their owner, where the model has some; `own` is what to use where
+        they fit in memory.
     """
 
     kept: Draws
@@ -113,6 +116,7 @@ class Run:
     folder: Path | None = None
     owner: Owner | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
+    own_draws: OwnDraws | None = None
 
     # --- draws -------------------------------------------------------------------------------------
 
@@ -167,6 +171,22 @@ class Run:
         Of draws on disk, this reads everything into memory; `to_arviz()` and `blocks()` do not.
         """
         return self.layout.unravel(_agents_first(self.positions))
+
+    @cached_property
+    def own(self) -> Mapping[str, dict[str, np.ndarray]]:
+        """Draws of variables that stay with their owner, by agent and by name: arrays (chain, draw, group, ...).
+
+        Empty where the model has none. In simulation all agents are here.
+        """
+        return own_by_agent(self)
+
+    @property
+    def own_groups(self) -> Mapping[str, tuple[Any, ...]]:
+        """Labels of every agent's groups, in the order in which `own` has them; its own name where it is one group."""
+        own = self.own_draws
+        if own is None:
+            return {}
+        return {name: own.groups[k] if own.groups else (name,) for k, name in enumerate(self.agent_names)}
 
     @cached_property
     def stats(self) -> dict[str, np.ndarray]:
@@ -390,9 +410,11 @@ class Run:
     def __repr__(self) -> str:
         agents, chains = self.agents, self.num_chains
         whose = f"{agents} agent{'s' * (agents > 1)}" if agents == self.network.size else f"agent {self.owner[0]}"  # type: ignore[index]
+        numbers = 0 if self.own_draws is None else sum(layout.dimension for layout in self.own_draws.layouts)
+        own = f" and {numbers:,} of agents' own" if numbers else ""
         return (
             f"Run({self.sampler.name} on {self.network.name}: {whose} × "
-            f"{chains} chain{'s' * (chains > 1)} × {self.num_draws} draws of {self.layout.dimension} parameters, "
+            f"{chains} chain{'s' * (chains > 1)} × {self.num_draws} draws of {self.layout.dimension} parameters{own}, "
             f"{self.seconds:.1f} s)"
         )
 

@@ -17,6 +17,7 @@ from ..report import worst_places
 from .certificate import Certificate, certificate
 from .diagnostics import acceptance, health, interval_ends, statistics
 from .function_space import PredictionMixing, prediction_mixing
+from .own import OwnMixing, own_findings, own_line, own_mixing
 from .selection import Transform, agent_number, select
 from .summary_table import table_lines
 from .verdict import Finding, findings
@@ -48,6 +49,7 @@ class Summary:
       iterations: number of iterations behind the kept draws, of all chains.
       warnings: what must be known before these numbers are used.
       certificate: what the draws of `cs.surrogate` rest on, item by item; None of other samplers.
+      own: of every agent here, how many variables of its own it has, and whether it says that they have converged.
     """
 
     title: str
@@ -66,6 +68,7 @@ class Summary:
     warnings: tuple[str, ...]
     most_rows: int = SHOWN_ROWS
     certificate: Certificate | None = None
+    own: tuple[OwnMixing, ...] = ()
 
     @property
     def verdict(self) -> str:
@@ -92,6 +95,7 @@ class Summary:
             if np.isnan(self.consensus_error)
             else f"consensus error  {self.consensus_error:.3g} posterior sd between an agent and the network mean",
             f"acceptance       {acceptance}",
+            *([f"own variables    {own_line(self.own)}"] if self.own else []),
             *self._counted("divergences", self.divergences),
             *self._counted("redone", self.redone),
             *([] if self.e_bfmi is None else [f"E-BFMI           {self.e_bfmi.min():.2f} in the worst chain"]),
@@ -143,7 +147,8 @@ def summarize(
         columns = whole if is_whole else statistics(run, copies, chosen, diagnosed, prob)
         state = health(run, copies)
         certified = certificate(run)
-        found = tuple(findings(run, whole, every.names, state, mixing, certified))
+        own = own_mixing(run, diagnosed)
+        found = (*findings(run, whole, every.names, state, mixing, certified), *own_findings(own))
     return Summary(
         title=f"{run!r}" + ("" if number is None else f", {run.agent_names[number]}"),
         findings=found,
@@ -161,6 +166,7 @@ def summarize(
         warnings=_warnings(run, found, columns, [*interval_ends(prob)]),
         most_rows=SHOWN_ROWS if var_names is None else MOST_ROWS,
         certificate=certified,
+        own=own,
     )
 
 

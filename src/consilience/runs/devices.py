@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import jax
 
@@ -49,6 +50,7 @@ class Devices:
     devices: int | Sequence[jax.Device] | None = None
 
     stack = staticmethod(stack_on_host)
+    holds_own: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.devices is None:

@@ -75,6 +75,7 @@ class Segment:
     """
 
     hosts = Hosts()
+    holds_own = False
     stack = staticmethod(stack_on_host)
 
     def __init__(

@@ -77,6 +77,11 @@ class Sampler(ABC):
         return self.communicates and self.replicated
 
     @property
+    def moves_own(self) -> bool:
+        """True if it also samples variables that stay with their owner, which follow the shared ones in the vector."""
+        return False
+
+    @property
     def has_steady_cost(self) -> bool:
         """True if iterations cost the network about the same, so that a draw has rounds that can be planned."""
         return True

@@ -5,16 +5,21 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from .._checks import check, check_flag, real_number, whole_number
+from .._refused import Refused
 from .._types import Key, LogDensity, Number, Scalar, Vector
+from ..model import LocalLogDensity
 from ..neighbors import Neighbors
 from .adaptation import ONE_STEP_SHARES, TunedSampler
 from .base import Kernel
+from .joint import JointDynamics, Step, hmc_step, joint_kernel
+from .joint_tree import nuts_step
 from .replicated import Algorithm, network_logdensity, replicated_kernel
 from .settings import register_settings, static
 
@@ -36,6 +41,9 @@ class Hamiltonian(TunedSampler):
     def build(self, logdensity: LogDensity, neighbors: Neighbors, like: Vector) -> Kernel:
         from blackjax.mcmc import hmc
 
+        if isinstance(logdensity, LocalLogDensity) and logdensity.own is not None:
+            self._check_diagonal()
+            return joint_kernel(logdensity, neighbors, self.own_step(), self.evaluations, self.tuning(like))
         everyone = network_logdensity(logdensity, neighbors)
         step = self.step()
         algorithm = Algorithm(
@@ -49,6 +57,16 @@ class Hamiltonian(TunedSampler):
     @abstractmethod
     def step(self) -> Callable:
         """Return BlackJAX's kernel(key, state, logdensity, step_size, inverse_mass_matrix)."""
+
+    def own_step(self) -> Step:
+        """Return an iteration on shared parameters and own variables, of a sampler that moves these."""
+        raise NotImplementedError
+
+    def _check_diagonal(self) -> None:
+        """Refuse a dense mass matrix: of one between two agents' own variables nobody could know the elements."""
+        if self.dense_mass or (self.inverse_mass_matrix is not None and self.inverse_mass_matrix.ndim == 2):
+            reason = "a dense mass matrix has elements between variables that stay with different owners"
+            raise Refused(self.name, reason, f"Write cs.{self.name}(), with a diagonal.")
 
     def evaluations(self, info: Any) -> jax.Array:
         return jnp.asarray(info.num_integration_steps, jnp.int32)
@@ -80,6 +98,7 @@ class NUTS(Hamiltonian):
 
     name = "nuts"
     has_free_lengths = True
+    moves_own = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -90,6 +109,9 @@ class NUTS(Hamiltonian):
 
         kernel = nuts.build_kernel()
         return lambda *args: kernel(*args, max_num_doublings=self.max_num_doublings)
+
+    def own_step(self) -> Step:
+        return partial(nuts_step, max_num_doublings=self.max_num_doublings)
 
     def evaluations(self, info: Any) -> jax.Array:
         """Count leapfrog steps by doublings: the k-th has 2^k, the last what is left. Chains double side by side."""
@@ -126,6 +148,7 @@ class HMC(Hamiltonian):
     num_integration_steps: int = static(10)
 
     name = "hmc"
+    moves_own = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -139,12 +162,23 @@ class HMC(Hamiltonian):
         kernel = hmc.build_kernel()
 
         def step(key: Key, state: Any, logdensity: LogDensity, step_size: Scalar, inverse_mass: Any) -> Any:
-            for_jitter, for_step = jax.random.split(key)
-            uniform = jax.random.uniform(for_jitter, dtype=step_size.dtype, minval=-1.0)
-            jittered = step_size * (1 + jnp.asarray(self.step_size_jitter, step_size.dtype) * uniform)
+            for_step, jittered = self._jittered(key, step_size)
             return kernel(for_step, state, logdensity, jittered, inverse_mass, self.num_integration_steps)
 
         return step
+
+    def own_step(self) -> Step:
+        def step(dynamics: JointDynamics, key: Key, state: Any, step_size: Scalar, inverse_mass: Any) -> Any:
+            for_step, jittered = self._jittered(key, step_size)
+            return hmc_step(dynamics, for_step, state, jittered, inverse_mass, self.num_integration_steps)
+
+        return step
+
+    def _jittered(self, key: Key, step_size: Scalar) -> tuple[Key, Scalar]:
+        """Return the key of an iteration without its jitter, and the iteration's step size."""
+        for_jitter, for_step = jax.random.split(key)
+        uniform = jax.random.uniform(for_jitter, dtype=step_size.dtype, minval=-1.0)
+        return for_step, step_size * (1 + jnp.asarray(self.step_size_jitter, step_size.dtype) * uniform)
 
 
 @register_settings

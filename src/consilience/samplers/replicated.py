@@ -55,6 +55,14 @@ class ReplicatedState(NamedTuple):
         return self.inner.position
 
 
+def _all_of_it(tree: Any) -> Any:
+    return tree
+
+
+def _in_its_place(tree: Any, shared: Any) -> Any:
+    return shared
+
+
 class Algorithm(NamedTuple):
     """A kernel for one machine, as in BlackJAX, whose step also takes what a warm-up tunes as an argument."""
 
@@ -62,6 +70,8 @@ class Algorithm(NamedTuple):
     step: Callable[[Key, Any, Any], tuple[Any, Any]]  # (key, state, Adaptation)
     evaluations: Callable[[Any], jax.Array]  # how often the step of an info evaluated the log density, by stages
     logdensity: Callable[[Any], Scalar] | None = None  # log π where a state is, which a run then keeps with the draw
+    shared: Callable[[Any], Any] = _all_of_it  # what all agents have alike of a state, a vector or an Adaptation
+    with_shared: Callable[[Any, Any], Any] = _in_its_place  # such a tree with that in its place
 
 
 def network_logdensity(local: LogDensity, neighbors: Neighbors) -> LogDensity:
@@ -123,9 +133,12 @@ def move_replicated(
         evaluated = carry.evaluated + algorithm.evaluations(info)
         kept = _scalars(info)
         with alignment:
-            moved = inner.position - state.position
-            (inner, kept), apart = neighbors.follow_root((inner, kept), _digest(moved, kept))
-        return Attempt(carry.number + 1, evaluated, inner, kept, _is_in_step(apart, inner.position, state.position))
+            before = algorithm.shared(state.position)
+            moved = algorithm.shared(inner.position) - before
+            (followed, kept), apart = neighbors.follow_root((algorithm.shared(inner), kept), _digest(moved, kept))
+            inner = algorithm.with_shared(inner, followed)
+        is_in_step = _is_in_step(apart, algorithm.shared(inner.position), before)
+        return Attempt(carry.number + 1, evaluated, inner, kept, is_in_step)
 
     with evaluation:
         shape = jax.eval_shape(lambda k, s: _outcome(algorithm, *algorithm.step(k, s.inner, s.adaptation)), key, state)
@@ -146,7 +159,7 @@ def move_replicated(
         def warm_up(old: Adaptation) -> Adaptation:
             new = adaptation.update(old, state.iteration, agreed.position, done.info["acceptance_rate"])
             with warming:
-                return neighbors.follow_root(new, ())[0]
+                return algorithm.with_shared(new, neighbors.follow_root(algorithm.shared(new), ())[0])
 
         is_warming_up = adaptation.is_warming_up(state.iteration)
         if is_idle is not None:

@@ -56,6 +56,8 @@ class OwnMixing(NamedTuple):
 
     @property
     def said(self) -> str:
+        if np.isnan(self.r_hat):
+            return "too few draws, or a chain that never moved"
         return f"R-hat up to {self.r_hat:.3f}, at least {self.ess:,.0f} effective draws"
 
 
@@ -97,12 +99,10 @@ def own_findings(mixing: tuple[OwnMixing, ...]) -> Iterator[Finding]:
 def own_line(mixing: tuple[OwnMixing, ...]) -> str:
     """Say in a line how many own variables there are, and how the worst have mixed."""
     count, agents = sum(own.numbers for own in mixing), len(mixing)
-    r_hat, ess = max(own.r_hat for own in mixing), min(own.ess for own in mixing)
     good = sum(own.has_converged for own in mixing)
-    return (
-        f"{count:,} of {agents} agents, R-hat at most {r_hat:.3f}, at least {ess:,.0f} effective draws; "
-        f"{good} of {agents} owners say that theirs have converged"
-    )
+    figures = np.array([(own.r_hat, own.ess) for own in mixing])
+    worst = "" if np.isnan(figures).any() else f", R-hat at most {figures[:, 0].max():.3f}"
+    return f"{count:,} of {agents} agents{worst}; {good} of {agents} owners say that theirs have converged"
 
 
 def own_by_agent(run: Run) -> Mapping[str, dict[str, np.ndarray]]:

@@ -105,7 +105,7 @@ def open_job(request: Request, home: Home) -> Job:
     agents = hosts.together(lambda: home.agents(request.network))
     _check_hosts(hosts, _settings(request))  # before anything is loaded
     hosts.together(lambda: _check_sharing(request, hosts))
-    hosts.together(lambda: _check_own(request, home))
+    hosts.together(lambda: check_own_are_held(request, home.holds_own))
     hosts.together(lambda: _check_out(request.out, hosts))
     recorded = hosts.gather(hosts.together(lambda: recorded_labels(request)))[0]
     request = hosts.together(lambda: request.with_names(recorded.get("agents", ())))
@@ -178,9 +178,9 @@ def _check_sharing(request: Request, hosts: Hosts) -> None:
         raise Refused("out", "every host has the draws of its own agents", 'Say where they go, out="runs/first".')
 
 
-def _check_own(request: Request, home: Home) -> None:
-    """Refuse own variables where agents are computed that cannot keep them yet."""
-    if request.posterior.own_log_prior is not None and not home.holds_own:
+def check_own_are_held(request: Request, holds_own: bool) -> None:
+    """Refuse variables that stay with their owner on a runtime that cannot hold them."""
+    if request.posterior.own_log_prior is not None and not holds_own:
         reason = "variables that stay with their owner are sampled in simulation only, so far"
         raise Refused("runtime", reason, "Leave out runtime=, with all agents' data in this process.")
 

@@ -50,7 +50,7 @@ from ..peers import (
 )
 from ..results import Run
 from ..store import Progress, differences
-from .driver import MOST_REDONE, Stopped, draw, not_alike, result
+from .driver import MOST_REDONE, Stopped, check_own_are_held, draw, not_alike, result
 from .request import Request
 from .segment import Meeting, Segment, Terms, given_up, is_connected, is_finished, segment_folder
 
@@ -489,5 +489,6 @@ def _check_request(request: Request, terms: Terms) -> None:
     if not sampler.communicates:
         raise Refused(sampler.name, "it is not run by peers", "Use nuts, hmc, mala or dmala.")
     check_mask(terms.mask, request.network.size, sampler)
+    check_own_are_held(request, Segment.holds_own)
     if request.moments is not False or request.watch is not None:
         raise Refused("moments and watch", "peers keep draws only", "Leave them out.")

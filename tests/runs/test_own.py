@@ -297,7 +297,13 @@ class TestRefusals:
             with pytest.raises(Refused, match="own variables: log-likelihoods of rows need"):
                 ask()
 
-    def test_arviz_has_what_is_shared(self, run):
-        tree = run.to_arviz()
-        assert {*tree.posterior.data_vars} == {"mu"}
-        assert tree.posterior["mu"].shape == (2, 40)
+
+@pytest.mark.parametrize("is_on_disk", [False, True])
+def test_arviz_has_own_variables_by_agent_and_group(run, is_on_disk, tmp_path):
+    tree = (sample(out=tmp_path / "run") if is_on_disk else run).to_arviz()
+    assert {*tree.posterior.data_vars} == {"mu"}
+    assert tree.posterior["mu"].shape == (2, 40)
+    turin = tree["own/Turin"]
+    assert turin["shape"].dims == ("chain", "draw", "group", "shape_dim_0")
+    np.testing.assert_array_equal(turin["level"].sel(group="b"), run.own["Turin"]["level"][:, :, 1])
+    assert {*tree["own"].children} == {*WARDS}

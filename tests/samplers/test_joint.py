@@ -150,6 +150,8 @@ class TestWhatIsSent:
         assert len(plain) >= 5 * 10 * (5 if name == "hmc" else 3)
         np.testing.assert_allclose(others, plain, rtol=0, atol=1e-8)
         assert plain[:, 1:].any(axis=0).sum() >= SHARED + 3  # forces and energies were in them
+        with_energies = plain[:, 1 + SHARED : 4 + SHARED].any(axis=1).sum()
+        assert with_energies == (5 * 10 if name == "hmc" else len(plain))  # of hmc, the last message of each trajectory
         np.testing.assert_allclose(same, shared, atol=1e-9)
         np.testing.assert_allclose(in_one(same, scaled)[..., SHARED:], scale * in_one(same, own)[..., SHARED:] + shift)
 

@@ -17,6 +17,7 @@ from .._refused import Refused
 from .._types import Key, Params
 from ..store import DRAWS, POSTERIOR
 from .arviz_rows import DataRows, variable_name
+from .own import own_datasets
 from .per_draw import copy_of, per_draw
 from .pointwise import posterior_of
 from .selection import agent_number
@@ -63,7 +64,9 @@ def data_tree(run: Run, agent: int | str, log_likelihood: bool, posterior_predic
         groups["posterior_predictive"] = rows.dataset(rows.predicted(chosen, seed), dims)
     groups["sample_stats"] = xarray.Dataset({name: (dims, values) for name, values in stats.items()})
     facts = _facts(run, chosen)
+    of_own = {"chain": coordinates["chain"], "draw": coordinates["draw"]}
     groups = {name: group.assign_coords(coordinates).assign_attrs(facts) for name, group in groups.items()}
+    groups |= {name: group.assign_coords(of_own).assign_attrs(facts) for name, group in own_datasets(run).items()}
     return xarray.DataTree.from_dict({**groups, **({} if rows is None else rows.groups())})
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from .._extras import require
 from ..model import Layout, layout_of_groups
-from ..store import Draws, Table, blocks
+from ..store import DRAWS, OWN, Draws, Table, blocks, own_group
 from .diagnostics import FEWEST_DRAWS, worst_diagnostics
 from .verdict import ESS_PER_CHAIN, R_HAT_LIMIT, Finding
 
@@ -109,3 +110,39 @@ def own_by_agent(run: Run) -> Mapping[str, dict[str, np.ndarray]]:
     """Return every agent's own draws by its name."""
     own = run.own_draws
     return {} if own is None else {name: own.of_agent(place) for place, name in enumerate(run.agent_names)}
+
+
+def own_datasets(run: Run) -> dict[str, Any]:
+    """Return own variables as xarray Datasets by the names of groups of a tree, own/<agent>; those on disk stay there.
+
+    Their axis of groups has the groups' labels.
+    """
+    own = run.own_draws
+    if own is None:
+        return {}
+    xarray = require("xarray", "report")
+    found = {}
+    for place, (name, labels) in enumerate(run.own_groups.items()):
+        layout = own.layouts[place]
+        dims = {leaf: _dims(leaf, shape) for leaf, shape in zip(layout.names, layout.shapes, strict=True)}
+        if run.folder is None or not run.num_draws:
+            draws = own.of_agent(place)
+            dataset = xarray.Dataset({leaf: (("chain", "draw", *axes), draws[leaf]) for leaf, axes in dims.items()})
+        else:
+            stored = xarray.open_zarr(run.folder / DRAWS, group=own_group(place), consolidated=False, chunks=None)
+            stored = stored[list(dims)].isel(draw=slice(run.num_draws), agent=0)
+            dataset = xarray.Dataset(
+                {
+                    leaf: stored[leaf]
+                    .rename({f"{leaf}_dim_{k}": new for k, new in enumerate(axes)})
+                    .transpose("chain", "draw", ...)
+                    for leaf, axes in dims.items()
+                }
+            )
+        found[f"{OWN}/{name.replace('/', '_')}"] = dataset.assign_coords(group=np.asarray(labels))
+    return found
+
+
+def _dims(leaf: str, shape: tuple[int, ...]) -> tuple[str, ...]:
+    """Return the names of the axes of a group's variable: groups, and then its own."""
+    return ("group", *(f"{leaf}_dim_{k}" for k in range(len(shape) - 1)))

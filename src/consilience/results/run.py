@@ -283,7 +283,8 @@ class Run:
         posterior and sample_stats are always there; draws on disk stay there until they are used. observed_data, with
         what the model observes, and constant_data, with the other arrays of the data, are there where the run knows its
         model and data. Their rows, like those of log_likelihood and posterior_predictive, are all agents', one agent
-        after the other, and `owner` says whose each is. Rows that a mask leaves out are not among them.
+        after the other, and `owner` says whose each is. Rows that a mask leaves out are not among them. Variables that
+        stay with their owner are in own/<agent>, with their groups' labels.
 
         Args:
           log_likelihood: log-likelihoods of all observations, by observed variable, as `loo`, `compare` and `loo_pit`

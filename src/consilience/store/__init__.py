@@ -19,6 +19,7 @@ from .identity import (
 )
 from .reading import (
     DRAWS,
+    OWN,
     POSTERIOR,
     RUN,
     SCORES,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import jax
 
@@ -50,7 +49,6 @@ class Devices:
     devices: int | Sequence[jax.Device] | None = None
 
     stack = staticmethod(stack_on_host)
-    holds_own: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.devices is None:
@@ -83,6 +81,10 @@ class Devices:
     @property
     def hosts(self) -> Hosts:
         return Hosts.all()
+
+    @property
+    def holds_own(self) -> bool:
+        return self.hosts.count == 1  # or a host would have to keep what another's agents have of their own
 
     @property
     def record(self) -> Table:

@@ -181,7 +181,7 @@ def _check_sharing(request: Request, hosts: Hosts) -> None:
 def check_own_are_held(request: Request, holds_own: bool) -> None:
     """Refuse variables that stay with their owner on a runtime that cannot hold them."""
     if request.posterior.own_log_prior is not None and not holds_own:
-        reason = "variables that stay with their owner are sampled in simulation only, so far"
+        reason = "variables that stay with their owner are sampled in simulation or on the devices of one host, so far"
         raise Refused("runtime", reason, "Leave out runtime=, with all agents' data in this process.")
 
 

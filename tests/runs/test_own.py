@@ -279,6 +279,10 @@ class TestRefusals:
         ):
             sample(sampler=sampler)
 
+    def test_of_a_start_from_a_surrogate(self):
+        with pytest.raises(Refused, match=r"nuts: start='surrogate': it fits parameters that all agents share"):
+            sample(sampler=cs.nuts(start="surrogate"))
+
     def test_of_a_mass_for_other_numbers_than_those_shared_and_of_one_group(self):
         with pytest.raises(Refused, match="inverse_mass_matrix is for 5 parameters, the model has 4"):
             sample(sampler=cs.hmc(0.1, inverse_mass_matrix=np.ones(5)))

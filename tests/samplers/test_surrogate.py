@@ -17,7 +17,7 @@ from consilience.samplers import fitting, surrogate, weights
 from consilience.samplers.expansion import Derivatives, Expansion, derivatives_in, expand
 from consilience.samplers.proposals import Normal, draw_crowd, draw_normal, settle
 from consilience.samplers.split import QUARTER, flow_of, rotation, steps_of
-from consilience.samplers.surrogate import _has_normal_prior
+from consilience.samplers.starting import has_normal_prior
 
 from ..statistical import assert_caught, assert_right
 from ..targets import Target, linear_regression, log_gamma
@@ -420,8 +420,8 @@ def test_a_normal_prior_makes_no_normal_surrogate_in_coordinates_of_the_likeliho
         lambda params: -0.5 * sum(jnp.vdot(leaf, leaf) for leaf in jax.tree.leaves(params)), posterior.log_likelihood
     )
     layout = Layout.of(posterior.init)
-    assert _has_normal_prior(normal, layout, layout.dtype)
-    assert not _has_normal_prior(replace(normal, coordinates=effect), layout, layout.dtype)
+    assert has_normal_prior(normal, layout, layout.dtype)
+    assert not has_normal_prior(replace(normal, coordinates=effect), layout, layout.dtype)
 
 
 # --- where it runs ---------------------------------------------------------------------------------

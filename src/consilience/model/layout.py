@@ -73,6 +73,11 @@ class Layout:
             return self.dtypes[0]
         return np.dtype(jnp.result_type(*self.dtypes)) if self.dtypes else np.dtype(np.float32)
 
+    @property
+    def vector(self) -> jax.ShapeDtypeStruct:
+        """Shape and dtype of a vector in jax: in single precision where jax is not set to hold more."""
+        return jax.ShapeDtypeStruct((self.dimension,), jax.dtypes.canonicalize_dtype(self.dtype))
+
     def leaves(self, vectors: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
         """Yield names and values of the leaves in an array of vectors, other axes kept: views wherever that can be."""
         yield from zip(self.names, self._cut(vectors), strict=True)

@@ -75,6 +75,9 @@ def verdict(reading: RunReading) -> Markup:
         paragraph(tag("strong", "Verdict. "), reading.summary.verdict),
         paragraph(tag("strong", said[0]), said[1][0].upper(), said[1][1:]),
     ]
+    start = reading.summary.start
+    if start is not None:
+        parts.append(paragraph(tag("strong", "Started "), f"{start.text}."))
     return tag("div", *parts, class_="verdict careful" if reading.grave else "verdict")
 
 

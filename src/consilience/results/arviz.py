@@ -66,8 +66,12 @@ def data_tree(run: Run, agent: int | str, log_likelihood: bool, posterior_predic
     facts = _facts(run, chosen)
     of_own = {"chain": coordinates["chain"], "draw": coordinates["draw"]}
     groups = {name: group.assign_coords(coordinates).assign_attrs(facts) for name, group in groups.items()}
+    data = {} if rows is None else rows.groups()
     groups |= {name: group.assign_coords(of_own).assign_attrs(facts) for name, group in own_datasets(run).items()}
-    return xarray.DataTree.from_dict({**groups, **({} if rows is None else rows.groups())})
+    # Where a group does not say which of its axes are draws, ArviZ 1 looks for chains and draws in data, too.
+    groups = {name: group.assign_attrs(sample_dims=["chain", "draw"]) for name, group in groups.items()}
+    groups |= {name: group.assign_attrs(sample_dims=[]) for name, group in data.items()}
+    return xarray.DataTree.from_dict(groups)
 
 
 def _is_all(run: Run, agent: int | str) -> bool:

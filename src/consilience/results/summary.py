@@ -19,6 +19,7 @@ from .diagnostics import acceptance, health, interval_ends, statistics
 from .function_space import PredictionMixing, prediction_mixing
 from .own import OwnMixing, own_findings, own_line, own_mixing
 from .selection import Transform, agent_number, select
+from .starting import StartReport, start_report
 from .summary_table import table_lines
 from .verdict import Finding, findings
 
@@ -50,6 +51,7 @@ class Summary:
       warnings: what must be known before these numbers are used.
       certificate: what the draws of `cs.surrogate` rest on, item by item; None of other samplers.
       own: of every agent here, how many variables of its own it has, and whether it says that they have converged.
+      start: what came of start="surrogate"; None where it was not asked for.
     """
 
     title: str
@@ -69,6 +71,7 @@ class Summary:
     most_rows: int = SHOWN_ROWS
     certificate: Certificate | None = None
     own: tuple[OwnMixing, ...] = ()
+    start: StartReport | None = None
 
     @property
     def verdict(self) -> str:
@@ -101,6 +104,7 @@ class Summary:
             *([] if self.e_bfmi is None else [f"E-BFMI           {self.e_bfmi.min():.2f} in the worst chain"]),
             f"sent             {self.traffic.rounds:,} rounds, {self.traffic.messages:,} messages, "
             f"{self.traffic.bytes / 1e6:,.1f} MB",
+            *([] if self.start is None else [f"started          {self.start.text}"]),
             *([] if self.certificate is None else self.certificate.lines()),
         ]
         more = (text for text in self.warnings if text not in self.verdict)
@@ -147,8 +151,8 @@ def summarize(
         columns = whole if is_whole else statistics(run, copies, chosen, diagnosed, prob)
         state = health(run, copies)
         certified = certificate(run)
-        own = own_mixing(run, diagnosed)
-        found = (*findings(run, whole, every.names, state, mixing, certified), *own_findings(own))
+        start, own = start_report(run), own_mixing(run, diagnosed)
+        found = (*findings(run, whole, every.names, state, mixing, certified, start), *own_findings(own))
     return Summary(
         title=f"{run!r}" + ("" if number is None else f", {run.agent_names[number]}"),
         findings=found,
@@ -167,6 +171,7 @@ def summarize(
         most_rows=SHOWN_ROWS if var_names is None else MOST_ROWS,
         certificate=certified,
         own=own,
+        start=start,
     )
 
 

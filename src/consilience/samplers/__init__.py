@@ -10,6 +10,7 @@ from .fitting import FORGETTING_LIMIT, SECOND_MODE_LIMIT
 from .gossip_langevin import DESGHMC, DESGLD, EXTRA, DIGing
 from .hamiltonian import HMC, MALA, NUTS
 from .published import Published, gradient_and_curvature
+from .starting import spread_limit as start_spread_limit
 from .surrogate import Surrogate
 from .weights import SHARE_LIMIT, pareto_k_limit
 
@@ -37,4 +38,5 @@ __all__ = [
     "decentralize",
     "gradient_and_curvature",
     "pareto_k_limit",
+    "start_spread_limit",
 ]

@@ -17,20 +17,24 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .._checks import check, check_positive, real_number
+from .._checks import check, check_one_of, check_positive, real_number
 from .._compat import dual_averaging, mass_matrix_estimation, warmup_schedule
 from .._refused import Refused
 from .._types import Count, Flag, Number, Scalar, Vector
 from ..network import Network
 from .base import Sampler
+from .fitting import FitSettings
 from .mass import check_mass, check_mass_dimension
 from .metropolis import select
+from .settings import static
 
 S = TypeVar("S", bound="TunedSampler")
 
 FIRST_STEP_SIZE = 1.0
 ONE_STEP_SHARES = (0.1, 0.15, 0.05)  # for samplers of one leapfrog step per iteration, which need more iterations
 FEWEST_FOR_SHARES = 500
+STARTS = ("surrogate",)  # where chains may begin, other than where they are told to
+STARTED, STARTED_ONE_STEP = 30, 150  # iterations of warm-up from a surrogate; of samplers of one leapfrog step
 MOST_WINDOWS = 32  # they double: enough for any number of iterations
 
 
@@ -105,6 +109,16 @@ class WindowAdaptation(NamedTuple):
             inverse_mass = covariance.inverse_mass_matrix
         return Adaptation(step_size, inverse_mass, averaging, covariance)
 
+    def beginning_at(self, step_size: Scalar) -> Adaptation:
+        """Return the state of a warm-up that begins at a step size which is nearly right, and stays around it."""
+        first = self.init()
+        if self.step_size is not None:
+            return first
+        step_size = jnp.asarray(step_size, self.like.dtype)
+        # Dual averaging draws steps towards ten times the one that it is given.
+        averaging = _cast(dual_averaging(self.target_acceptance)[0](step_size / 10), self.like.dtype)
+        return first._replace(step_size=step_size, averaging=averaging)
+
     @property
     def tunes(self) -> bool:
         """True if the step size or the mass matrix is to be found."""
@@ -169,15 +183,20 @@ def full_mass(inverse_mass: Any, like: Vector) -> jax.Array:
 
 @dataclass(frozen=True, eq=False)
 class TunedSampler(Sampler):
-    """Base class of samplers that tune themselves; a step size or mass matrix that is given is not adapted."""
+    """Base class of samplers that tune themselves; a step size or mass matrix that is given is not adapted.
+
+    With start="surrogate" both, and the place where chains begin, come from a surrogate of the posterior (`starting`).
+    """
 
     step_size: Number | None = None
     inverse_mass_matrix: Any = None
     _: KW_ONLY
     target_acceptance: Number = 0.8
-    schedule: Schedule = field(default=Schedule(0), repr=False)  # filled in by `resolve`
+    schedule: Schedule = field(default=Schedule(0), repr=False)  # filled in by `resolve`, as is the next
+    fit_settings: FitSettings = field(default=FitSettings(), repr=False)
+    start: str | None = static(None)
 
-    shares: ClassVar[tuple[float, float, float] | None] = None  # of the warm-up: see `Schedule.of`
+    has_one_step: ClassVar[bool] = False  # of the leapfrog in an iteration, which takes more iterations
     common_noise = True
 
     def __post_init__(self) -> None:
@@ -186,6 +205,11 @@ class TunedSampler(Sampler):
         target = self.target_acceptance
         check(f"{self.name}: target_acceptance", target, 0 < real_number(target) < 1, "a number between 0 and 1")
         object.__setattr__(self, "inverse_mass_matrix", check_mass(self.name, self.inverse_mass_matrix))
+        if self.start is not None:
+            check_one_of(f"{self.name}: start", self.start, STARTS)
+            if self.inverse_mass_matrix is not None:
+                fix = f'Write cs.{self.name}(start="surrogate"), or leave start out.'
+                raise Refused(f"{self.name}: inverse_mass_matrix", "a start from a surrogate brings its own", fix)
 
     def resolve(self: S, network: Network, dimension: int, num_warmup: int = 0) -> S:
         check_mass_dimension(self.name, self.inverse_mass_matrix, dimension)
@@ -193,7 +217,20 @@ class TunedSampler(Sampler):
             fix = f"Write num_warmup=500, or give cs.{self.name}(step_size=...)."
             raise Refused(self.name, "the step size is found during warm-up, and num_warmup = 0", fix)
         nothing_to_find = self.step_size is not None and self.inverse_mass_matrix is not None
-        return replace(self, schedule=Schedule.of(0 if nothing_to_find else num_warmup, self.shares))
+        shares = ONE_STEP_SHARES if self.has_one_step else None
+        schedule = Schedule.of(0 if nothing_to_find else num_warmup, shares)
+        fit_settings = self.fit_settings if self.start is None else FitSettings.of(dimension)
+        return replace(self, schedule=schedule, fit_settings=fit_settings)
+
+    def starting_at(self: S, position: Vector) -> S:
+        if self.start is None:
+            return self
+        return replace(self, fit_settings=self.fit_settings._replace(origin=position))
+
+    @property
+    def short_warmup(self) -> int:
+        """Number of iterations in which the step size is found where start and mass come from a surrogate."""
+        return STARTED_ONE_STEP if self.has_one_step else STARTED
 
     def tuning(self, like: Vector, dense: bool = False) -> WindowAdaptation:
         """Return the warm-up with these settings; `dense` adapts a full mass matrix, not its diagonal."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -14,11 +16,12 @@ from .._checks import check_one_of, whole_number
 from .._types import Count, Flag, Key, LogDensity, Number, Scalar, Vector
 from ..neighbors import Neighbors
 from ..network import Averaging, Network, averaging, averaging_with
-from .adaptation import ONE_STEP_SHARES, Adaptation, TunedSampler
+from .adaptation import Adaptation, TunedSampler, WindowAdaptation
 from .base import Kernel
 from .mass import kinetic_energy, momentum_of, velocity
 from .metropolis import MetropolisNoise, log_acceptance, metropolis_noise, select
 from .settings import register_settings, static
+from .starting import FirstFit, Moves, Start, started_kernel
 
 ANCHOR_EVERY = 1000  # iterations
 LARGEST_CONTRACTION = 0.13  # up to which no bias was seen on any network tried
@@ -37,6 +40,19 @@ class DMALAInfo(NamedTuple):
     acceptance_rate: Scalar
     is_accepted: Flag
     step_size: Scalar
+
+
+class StartedDMALAInfo(NamedTuple):
+    acceptance_rate: Scalar
+    is_accepted: Flag
+    step_size: Scalar
+    start_used: Flag
+    start_second_mode: Scalar
+    start_spread: Scalar
+    start_sums: Count
+
+
+Counting = Callable[[], AbstractContextManager]  # in which collectives are counted, where that needs to be said
 
 
 @register_settings
@@ -85,7 +101,7 @@ class DMALA(TunedSampler):
 
     name = "dmala"
     gossips_averages = True
-    shares = ONE_STEP_SHARES
+    has_one_step = True
 
     @property
     def bias(self) -> str:
@@ -120,74 +136,116 @@ class DMALA(TunedSampler):
         )
 
     def build(self, logdensity: LogDensity, neighbors: Neighbors, like: Vector) -> Kernel:
-        size = neighbors.size
-        value_and_gradient = jax.value_and_grad(logdensity)
-        tuning = self.tuning(like)
-
-        def average(x: Vector) -> Vector:
-            return neighbors.average(x, self.factors)
-
-        def init(position: Vector) -> DMALAState:
-            value, gradient = value_and_gradient(position)
-            mean = neighbors.total(gradient) / size
-            return DMALAState(position, mean, value, gradient, tuning.init(), jnp.zeros((), jnp.int32))
-
         def noise(key: Key) -> MetropolisNoise:
             return metropolis_noise(key, None, like)  # of unit mass: the mass matrix is part of the state
 
-        def move(noise: MetropolisNoise, state: DMALAState) -> tuple[DMALAState, DMALAInfo]:
-            state = state._replace(gradient=_anchored(state, neighbors))
-            step_size, mass = state.adaptation.step_size, state.adaptation.inverse_mass_matrix
-            p = momentum_of(noise.momentum, mass)
-            half = p + 0.5 * step_size * size * state.gradient
-            position = average(state.position + step_size * velocity(mass, half))
-            value, local_gradient = value_and_gradient(position)
-            gradient = average(state.gradient + local_gradient - state.local_gradient)
+        tuning = self.tuning(like)
+        if self.start is None:
+            chain = _Chain(self, logdensity, neighbors, tuning)
 
-            if self.energy == "exact":
-                proposed = half + 0.5 * step_size * size * gradient
-                kinetic = kinetic_energy(mass, proposed) - kinetic_energy(mass, p)
-                part = value - state.local_value - kinetic / size
-            else:
-                squares = kinetic_energy(mass, gradient) - kinetic_energy(mass, state.gradient)
-                part = -0.25 * step_size**2 * size * squares
+            def move(noise: MetropolisNoise, state: DMALAState) -> tuple[DMALAState, DMALAInfo]:
+                moved, info = chain.move(noise, state)
+                return moved, DMALAInfo(**info)
+
+            return Kernel(chain.init, noise, move)
+
+        def moves_of(start: Start, tuning: WindowAdaptation) -> Moves:
+            chain = _Chain(self, lambda z: logdensity(start.law.place(z)), neighbors, tuning)
+            return Moves(chain.init, chain.move)
+
+        first_fit = FirstFit(logdensity, neighbors, like, self.fit_settings)
+        return started_kernel(self, first_fit, tuning, noise, moves_of, lambda info: StartedDMALAInfo(**info))
+
+
+class _Chain:
+    """One agent's side of a chain, in the coordinates of a log density."""
+
+    def __init__(self, sampler: DMALA, logdensity: LogDensity, neighbors: Neighbors, tuning: WindowAdaptation) -> None:
+        self.sampler, self.neighbors, self.tuning = sampler, neighbors, tuning
+        self.value_and_gradient = jax.value_and_grad(logdensity)
+
+    def init(self, position: Vector) -> DMALAState:
+        value, gradient = self.value_and_gradient(position)
+        mean = self.neighbors.total(gradient) / self.neighbors.size
+        return DMALAState(position, mean, value, gradient, self.tuning.init(), jnp.zeros((), jnp.int32))
+
+    def move(
+        self, noise: MetropolisNoise, state: DMALAState, is_idle: Flag | None = None
+    ) -> tuple[DMALAState, dict[str, jax.Array]]:
+        """Move by one iteration, or not at all where `is_idle`, and return the state and what is said of it by name."""
+        state = state._replace(gradient=_anchored(state, self.neighbors, is_idle))
+        step_size = state.adaptation.step_size
+        if is_idle is None:
+            moved, log_ratio, is_accepted = self._step(noise, state, nullcontext, nullcontext)
+        else:
+            loops = averaging, deciding = self.neighbors.repeated(), self.neighbors.repeated()
+            moved, log_ratio, is_accepted = lax.cond(
+                is_idle,
+                lambda: (state, jnp.full((), -jnp.inf, step_size.dtype), jnp.array(False)),
+                lambda: self._step(noise, state, lambda: averaging, lambda: deciding),
+            )
+            for loop in loops:
+                loop.times((~is_idle).astype(jnp.int32), moved)
+        info = DMALAInfo(jnp.exp(log_ratio), is_accepted, step_size)._asdict()
+        adaptation = self._tuned(state, moved.position, info["acceptance_rate"], is_idle)
+        return moved._replace(adaptation=adaptation, iteration=state.iteration + 1), info
+
+    def _step(
+        self, noise: MetropolisNoise, state: DMALAState, first: Counting, second: Counting
+    ) -> tuple[DMALAState, Scalar, Flag]:
+        """Propose, and decide; collectives are counted within `first` and `second`, with one average in each."""
+        neighbors, size, factors = self.neighbors, self.neighbors.size, self.sampler.factors
+        step_size, mass = state.adaptation.step_size, state.adaptation.inverse_mass_matrix
+        p = momentum_of(noise.momentum, mass)
+        half = p + 0.5 * step_size * size * state.gradient
+        with first():
+            position = neighbors.average(state.position + step_size * velocity(mass, half), factors)
+        value, local_gradient = self.value_and_gradient(position)
+        with second():
+            gradient = neighbors.average(state.gradient + local_gradient - state.local_gradient, factors)
+
+        if self.sampler.energy == "exact":
+            proposed = half + 0.5 * step_size * size * gradient
+            kinetic = kinetic_energy(mass, proposed) - kinetic_energy(mass, p)
+            part = value - state.local_value - kinetic / size
+        else:
+            squares = kinetic_energy(mass, gradient) - kinetic_energy(mass, state.gradient)
+            part = -0.25 * step_size**2 * size * squares
+        with second():
             log_ratio = log_acceptance(neighbors.total(part))
             # The sum is the same everywhere, but log u is each agent's own computation: one bit decides for all.
             is_accepted = neighbors.all(log_ratio >= noise.log_uniform)
+        proposal = DMALAState(position, gradient, value, local_gradient, state.adaptation, state.iteration)
+        return select(is_accepted, proposal, state), log_ratio, is_accepted
 
-            proposal = DMALAState(position, gradient, value, local_gradient, state.adaptation, state.iteration)
-            moved = select(is_accepted, proposal, state)
-            info = DMALAInfo(jnp.exp(log_ratio), is_accepted, step_size)
-            adaptation = tune(state, moved.position, info.acceptance_rate)
-            return moved._replace(adaptation=adaptation, iteration=state.iteration + 1), info
+    def _tuned(self, state: DMALAState, position: Vector, acceptance_rate: Scalar, is_idle: Flag | None) -> Adaptation:
+        neighbors, tuning = self.neighbors, self.tuning
+        if not tuning.tunes:
+            return state.adaptation
+        agreement = neighbors.repeated()
 
-        def tune(state: DMALAState, position: Vector, acceptance_rate: Scalar) -> Adaptation:
-            if not tuning.tunes:
-                return state.adaptation
-            agreement = neighbors.repeated()
+        def agree(found: Adaptation) -> Adaptation:
+            """Take the mean of the agents' inverse masses, and the root's step size."""
+            with agreement:  # the mean goes along with the step size, so that one collective waits for the other
+                mean = neighbors.total(found.inverse_mass_matrix) / neighbors.size
+                shared = (mean, found.step_size, found.averaging)
+                (mass, step_size, averaging), _ = neighbors.follow_root(shared, ())
+            return found._replace(step_size=step_size, inverse_mass_matrix=mass, averaging=averaging)
 
-            def agree(found: Adaptation) -> Adaptation:
-                """Take the mean of the agents' inverse masses, and the root's step size."""
-                with agreement:  # the mean goes along with the step size, so that one collective waits for the other
-                    mean = neighbors.total(found.inverse_mass_matrix) / size
-                    shared = (mean, found.step_size, found.averaging)
-                    (mass, step_size, averaging), _ = neighbors.follow_root(shared, ())
-                return found._replace(step_size=step_size, inverse_mass_matrix=mass, averaging=averaging)
-
-            is_warming_up = tuning.is_warming_up(state.iteration)
-            adaptation = lax.cond(
-                is_warming_up,
-                lambda old: tuning.update(old, state.iteration, position, acceptance_rate, agree),
-                lambda old: old,
-                state.adaptation,
-            )
-            agreement.times((is_warming_up & tuning.ends_window(state.iteration)).astype(jnp.int32), adaptation)
-            return adaptation
-
-        return Kernel(init, noise, move)
+        is_warming_up = tuning.is_warming_up(state.iteration)
+        if is_idle is not None:
+            is_warming_up &= ~is_idle
+        adaptation = lax.cond(
+            is_warming_up,
+            lambda old: tuning.update(old, state.iteration, position, acceptance_rate, agree),
+            lambda old: old,
+            state.adaptation,
+        )
+        agreement.times((is_warming_up & tuning.ends_window(state.iteration)).astype(jnp.int32), adaptation)
+        return adaptation
 
 
-def _anchored(state: DMALAState, neighbors: Neighbors) -> Vector:
+def _anchored(state: DMALAState, neighbors: Neighbors, is_idle: Flag | None) -> Vector:
     """Return g, set to the exact mean every thousand iterations: rounding makes Σ g_i walk away from Σ ∇ℓ_i.
 
     This is at the start of an iteration, where all that follows depends on it: agents in different processes
@@ -200,6 +258,8 @@ def _anchored(state: DMALAState, neighbors: Neighbors) -> Vector:
             return neighbors.total(local_gradient) / neighbors.size
 
     is_due = (state.iteration > 0) & (state.iteration % ANCHOR_EVERY == 0)
+    if is_idle is not None:
+        is_due &= ~is_idle
     gradient = lax.cond(is_due, exact_mean, lambda _: state.gradient, state.local_gradient)
     anchoring.times(is_due.astype(jnp.int32), gradient)
     return gradient

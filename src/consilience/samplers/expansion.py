@@ -218,6 +218,7 @@ def other_mode(ends: Climb, hill: Hill) -> tuple[jax.Array, Scalar]:
     precision = -_symmetric(hill.derivatives(ends.q, ends.found).hessian)
     values = jnp.maximum(jnp.linalg.eigvalsh(precision), 1e-6)
     log_mass = ends.height - 0.5 * jnp.log(values).sum(axis=1)
+    log_mass = jnp.where(jnp.isfinite(log_mass), log_mass, -jnp.inf)  # of an end whose coordinates do not move there
     best = jnp.argmax(log_mass)
     far = hill.apart(ends.q, precision, best) > hill.distance
     return best, jnp.where(far & jnp.isfinite(log_mass), jnp.exp(log_mass - log_mass[best]), 0.0).max()

@@ -44,6 +44,21 @@ MOST_FEATURES = 1500  # of a least-squares quadratic
 FORGETTING_LIMIT = 0.05  # of the correlation of a local chain's end with its start, beyond what chance gives
 SECOND_MODE_LIMIT = 1e-3  # of the mass of another mode over that of the surrogate's
 LIKELIHOODS_AT_ONCE = 64
+OUT_OF_REACH = 0.9999  # of χ²: an end of a climb that is farther from the best mode is another one
+
+
+class FitSettings(NamedTuple):
+    """What a fit needs to know beside the model; a sampler's `resolve` and `starting_at` fill it in."""
+
+    origin: Any = None  # where the first chain starts
+    distance: Number = 0.0  # squared Mahalanobis distance from a mode beyond which another end is another mode
+
+    @classmethod
+    def of(cls, dimension: int) -> FitSettings:
+        """Return the settings for a model of so many parameters."""
+        from scipy.stats import chi2
+
+        return cls(None, float(chi2.ppf(OUT_OF_REACH, dimension)))
 
 
 class Known(NamedTuple):

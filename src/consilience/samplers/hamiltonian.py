@@ -16,12 +16,20 @@ from .._refused import Refused
 from .._types import Key, LogDensity, Number, Scalar, Vector
 from ..model import LocalLogDensity
 from ..neighbors import Neighbors
-from .adaptation import ONE_STEP_SHARES, TunedSampler
+from .adaptation import TunedSampler, WindowAdaptation
 from .base import Kernel
 from .joint import JointDynamics, Step, hmc_step, joint_kernel
 from .joint_tree import nuts_step
-from .replicated import Algorithm, network_logdensity, replicated_kernel
+from .replicated import (
+    Algorithm,
+    ReplicatedState,
+    info_of,
+    move_replicated,
+    network_logdensity,
+    replicated_kernel,
+)
 from .settings import register_settings, static
+from .starting import FirstFit, Moves, Start, started_kernel
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,20 +47,34 @@ class Hamiltonian(TunedSampler):
         check_flag(f"{self.name}: dense_mass", self.dense_mass)
 
     def build(self, logdensity: LogDensity, neighbors: Neighbors, like: Vector) -> Kernel:
+        if isinstance(logdensity, LocalLogDensity) and logdensity.own is not None:
+            self._check_own()
+            return joint_kernel(logdensity, neighbors, self.own_step(), self.evaluations, self.tuning(like))
+        everyone, tuning = network_logdensity(logdensity, neighbors), self.tuning(like, self.dense_mass)
+        if self.start is None:
+            return replicated_kernel(self._algorithm(everyone), neighbors, tuning)
+
+        def moves_of(start: Start, tuning: WindowAdaptation) -> Moves:
+            algorithm = self._algorithm(lambda z: everyone(start.law.place(z)))
+
+            def init(z: Vector) -> ReplicatedState:
+                return ReplicatedState(algorithm.init(z), tuning.init(), jnp.zeros((), jnp.int32))
+
+            return Moves(init, partial(move_replicated, algorithm, neighbors, tuning))
+
+        first_fit = FirstFit(logdensity, neighbors, like, self.fit_settings)
+        return started_kernel(self, first_fit, tuning, lambda key: key, moves_of, info_of)
+
+    def _algorithm(self, logdensity: LogDensity) -> Algorithm:
         from blackjax.mcmc import hmc
 
-        if isinstance(logdensity, LocalLogDensity) and logdensity.own is not None:
-            self._check_diagonal()
-            return joint_kernel(logdensity, neighbors, self.own_step(), self.evaluations, self.tuning(like))
-        everyone = network_logdensity(logdensity, neighbors)
         step = self.step()
-        algorithm = Algorithm(
-            lambda position: hmc.init(position, everyone),
-            lambda key, state, found: step(key, state, everyone, found.step_size, found.inverse_mass_matrix),
+        return Algorithm(
+            lambda position: hmc.init(position, logdensity),
+            lambda key, state, found: step(key, state, logdensity, found.step_size, found.inverse_mass_matrix),
             self.evaluations,
             lambda state: state.logdensity,
         )
-        return replicated_kernel(algorithm, neighbors, self.tuning(like, self.dense_mass))
 
     @abstractmethod
     def step(self) -> Callable:
@@ -62,8 +84,16 @@ class Hamiltonian(TunedSampler):
         """Return an iteration on shared parameters and own variables, of a sampler that moves these."""
         raise NotImplementedError
 
-    def _check_diagonal(self) -> None:
-        """Refuse a dense mass matrix: of one between two agents' own variables nobody could know the elements."""
+    def _check_own(self) -> None:
+        """Refuse settings that own variables cannot go with.
+
+        Of a dense mass matrix nobody could know the elements between two owners' variables.
+        """
+        if self.start is not None:
+            reason = (
+                "it fits parameters that all agents share, and the posterior has variables that stay with their owner"
+            )
+            raise Refused(f"{self.name}: start={self.start!r}", reason, f"Write cs.{self.name}().")
         if self.dense_mass or (self.inverse_mass_matrix is not None and self.inverse_mass_matrix.ndim == 2):
             reason = "a dense mass matrix has elements between variables that stay with different owners"
             raise Refused(self.name, reason, f"Write cs.{self.name}(), with a diagonal.")
@@ -202,7 +232,7 @@ class MALA(Hamiltonian):
     target_acceptance: Number = 0.57
 
     name = "mala"
-    shares = ONE_STEP_SHARES
+    has_one_step = True
 
     def step(self) -> Callable:
         from blackjax.mcmc import hmc

@@ -107,7 +107,7 @@ def replicated_kernel(algorithm: Algorithm, neighbors: Neighbors, adaptation: Wi
 
     def move(key: Key, state: ReplicatedState) -> tuple[ReplicatedState, Any]:
         moved, info = move_replicated(algorithm, neighbors, adaptation, key, state)
-        return moved, _info(info)
+        return moved, info_of(info)
 
     return Kernel(init, noise, move)
 
@@ -190,7 +190,7 @@ def _scalars(info: Any) -> dict[str, jax.Array]:
     return {name: jnp.asarray(getattr(info, name)) for name in KEPT if hasattr(info, name)}
 
 
-def _info(values: dict[str, jax.Array]) -> Any:
+def info_of(values: dict[str, jax.Array]) -> Any:
     """Make a NamedTuple of scalars, as every sampler's info is."""
     return _info_type(tuple(values))(**values)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -16,20 +15,17 @@ from ..neighbors import Neighbors
 from ..network import Network
 from .adaptation import Adaptation, Schedule, WindowAdaptation
 from .base import Kernel, Sampler
-from .fitting import Fit, Known, ask, draw_proposals, fit_surrogate, is_quadratic, log_surrogate, no_fit
+from .fitting import Fit, FitSettings, Known, draw_proposals, log_surrogate, no_fit
 from .proposals import mixed_density
 from .replicated import Algorithm, ReplicatedState, move_replicated, network_logdensity
 from .settings import register_settings, static
 from .split import flow_of, rotation, split_integrator, steps_of
+from .starting import FirstFit
 from .weights import choose, report_on
 
 CORRECTIONS = ("auto", "scored", "split")
-FIT_SEED = 0x5D6F  # the fit has random numbers of its own: it only chooses
-MANY = 100  # parameters
 LEAST_LOG_WEIGHT = -1e30  # where a proposal is impossible
-FEWEST_TRIALS, FEWEST_OF_MANY = 2000, 1000  # proposals by which a surrogate is judged; of more than 100 parameters
 SPLIT_WARMUP = 150  # iterations in which split trajectories find their step size
-OUT_OF_REACH = 0.9999  # of χ²: an end of a climb that is farther from the best mode is another one
 
 
 class ScoredProposals(NamedTuple):
@@ -118,8 +114,7 @@ class Surrogate(Sampler):
     target_acceptance: Number = 0.8
     num_warmup: Any = field(default=0, repr=False)  # filled in by `resolve`, as is what follows
     schedule: Schedule = field(default=Schedule(0), repr=False)
-    start: Any = field(default=None, repr=False)
-    distance: Number = field(default=0.0, repr=False)
+    fit_settings: FitSettings = field(default=FitSettings(), repr=False)
 
     name = "surrogate"
     replicated = True
@@ -133,27 +128,14 @@ class Surrogate(Sampler):
         check(f"{self.name}: target_acceptance", target, 0 < real_number(target) < 1, "a number between 0 and 1")
 
     def resolve(self, network: Network, dimension: int, num_warmup: int = 0) -> Surrogate:
-        from scipy.stats import chi2
-
         schedule = Schedule.of(min(num_warmup, SPLIT_WARMUP))
-        return replace(
-            self, num_warmup=num_warmup, schedule=schedule, distance=float(chi2.ppf(OUT_OF_REACH, dimension))
-        )
+        return replace(self, num_warmup=num_warmup, schedule=schedule, fit_settings=FitSettings.of(dimension))
 
     def starting_at(self, position: Vector) -> Surrogate:
-        return replace(self, start=position)
+        return replace(self, fit_settings=self.fit_settings._replace(origin=position))
 
     def build(self, logdensity: LogDensity, neighbors: Neighbors, like: Vector) -> Kernel:
         return _Build(self, logdensity, neighbors, like).kernel()
-
-
-@lru_cache(maxsize=32)
-def _has_normal_prior(posterior: Any, layout: Any, dtype: Any) -> bool:
-    def log_prior(w: Vector) -> Scalar:
-        return jnp.asarray(posterior.log_prior(layout.unravel(w)), w.dtype)
-
-    # In coordinates of the likelihood's own the surrogate is not normal, whatever the prior is.
-    return posterior.coordinates is None and is_quadratic(log_prior, layout.dimension, dtype)
 
 
 class _Build:
@@ -162,31 +144,9 @@ class _Build:
     def __init__(self, sampler: Surrogate, logdensity: Any, neighbors: Neighbors, like: Vector) -> None:
         self.sampler, self.logdensity, self.neighbors, self.like = sampler, logdensity, neighbors, like
         self.everyone = network_logdensity(logdensity, neighbors)
-        self.has_normal_prior = _has_normal_prior(logdensity.posterior, logdensity.layout, like.dtype)
+        self.first_fit = FirstFit(logdensity, neighbors, like, sampler.fit_settings, sampler.num_proposals)
+        self.has_normal_prior = self.first_fit.has_normal_prior
         self.tuning = WindowAdaptation(sampler.schedule, sampler.target_acceptance, None, 1.0, False, like)
-
-    def known(self, climbing: Any = None, expanding: Any = None, scoring: Any = None) -> Known:
-        """Return what everybody knows, and questions to the network that are counted as what they are asked for."""
-        score, derive = ask(self.logdensity.log_likelihood, self.neighbors)
-
-        def scored(points: jax.Array, beside: Any) -> Any:
-            with scoring:
-                return score(points, beside)
-
-        def derived(points: jax.Array) -> Any:
-            with climbing if len(points) > 1 else expanding:
-                return derive(points)
-
-        start = self.like if self.sampler.start is None else jnp.asarray(self.sampler.start, self.like.dtype)
-        return Known(
-            self.logdensity.log_prior,
-            self.logdensity.coordinates,
-            self.has_normal_prior,
-            start,
-            max(FEWEST_TRIALS if len(start) <= MANY else FEWEST_OF_MANY, self.sampler.num_proposals),
-            scored,
-            derived,
-        )
 
     def kernel(self) -> Kernel:
         return Kernel(self.init, lambda key: key, self.move)
@@ -202,13 +162,13 @@ class _Build:
             ScoredProposals(jnp.zeros((number, len(position)), position.dtype), nothing, nothing, zero, zero),
             HMCState(jnp.zeros_like(position), zero, jnp.zeros_like(position)),
             self.tuning.init(),
-            no_fit(self.known()),
+            no_fit(self.first_fit.known()),
             jnp.zeros((), jnp.int32),
         )
 
     def move(self, key: Key, state: SurrogateState) -> tuple[SurrogateState, SurrogateInfo]:
         for_block, for_start, for_split = jax.random.split(key, 3)
-        state = state._replace(fit=self._fitted(state))
+        state = state._replace(fit=self.first_fit.in_first(state.iteration, lambda fit: fit, state.fit))
         drawn = state.iteration - jnp.asarray(self.sampler.num_warmup, jnp.int32)  # below zero: warm-up
         correction, fit = self.sampler.correction, state.fit
         splits = ~fit.is_good if correction == "auto" else jnp.array(correction == "split")
@@ -235,20 +195,6 @@ class _Build:
         )
         return state._replace(iteration=state.iteration + 1), info
 
-    def _fitted(self, state: SurrogateState) -> Fit:
-        """Return the surrogate, which is fitted in the first iteration."""
-        is_first = state.iteration == 0
-        loops = climbing, expanding, scoring = tuple(self.neighbors.repeated() for _ in range(3))
-        key = jax.random.key(FIT_SEED)
-
-        def fit() -> Fit:
-            return fit_surrogate(self.known(climbing, expanding, scoring), key, self.sampler.distance)
-
-        found = lax.cond(is_first, fit, lambda: state.fit)
-        for loop, count in zip(loops, found.sums, strict=True):
-            loop.times(jnp.where(is_first, count, 0), found.sums, is_common=True)
-        return found
-
     def _start(self, key: Key, state: SurrogateState, had_warmup: Flag) -> Vector:
         """Return where a chain starts: after a warm-up at one of the trial proposals, by weight, else where it is."""
         proposals, log_weights = state.fit.trial
@@ -271,7 +217,7 @@ class _Build:
         is_due = is_used & (drawn >= 0) & (drawn % number == 0)
 
         def score() -> tuple[ScoredProposals, Scalar]:
-            known = self.known(scoring=scoring)
+            known = self.first_fit.known(scoring=scoring)
             for_draws, for_uniforms = jax.random.split(key)
             fit = state.fit
             proposals, base, _ = draw_proposals(known, fit.expansion, fit.crowd, for_draws, number)
@@ -336,7 +282,7 @@ class _Build:
         from blackjax.mcmc import hmc
 
         law, warmup = state.fit.crowd.law, jnp.asarray(self.sampler.schedule.length, jnp.int32)
-        surrogate = log_surrogate(self.known(), state.fit.expansion)
+        surrogate = log_surrogate(self.first_fit.known(), state.fit.expansion)
 
         def in_standard(z: Vector) -> Scalar:
             return -0.5 * jnp.vdot(z, z) if self.has_normal_prior else surrogate(law.place(z))

@@ -84,11 +84,10 @@ class TestWhatIsKept:
     def test_own_draws_go_with_the_rows_of_their_group(self):
         """Rows of one ward, far from all others, pull that ward's level alone."""
         far = hospitals()
-        far["Turin"]["y"] = far["Turin"]["y"] + np.where(far["Turin"]["ward"] == "b", 30, 0).astype(np.float32)
+        far["Turin"]["y"] = far["Turin"]["y"] + np.where(far["Turin"]["ward"] == "a", 30, 0).astype(np.float32)
         own = sample(shards=far, num_samples=200, num_warmup=100).own
         levels = {name: values["level"].mean(axis=(0, 1)) for name, values in own.items()}
-        assert levels["Turin"].argmax() == 1
-        assert levels["Turin"][1] > 4 > max(levels["Turin"][[0, 2]].max(), levels["Basel"].max(), levels["Lyon"].max())
+        assert levels["Turin"][0] > 4 > max(levels["Turin"][1:].max(), levels["Basel"].max(), levels["Lyon"].max())
 
     @pytest.mark.parametrize("kind", ["numbers", "frames", "shuffled"])
     def test_labels_may_be_of_any_kind(self, run, kind):
@@ -287,10 +286,10 @@ class TestRefusals:
         with pytest.raises(Refused, match="inverse_mass_matrix is for 5 parameters, the model has 4"):
             sample(sampler=cs.hmc(0.1, inverse_mass_matrix=np.ones(5)))
 
-    def test_of_peers_before_anybody_is_called(self):
+    def test_of_peers_without_masks(self):
         request = Request(POSTERIOR, [], RING, cs.nuts(), Length(1, 1, 1, 1, 0))
-        with pytest.raises(Refused, match=r"runtime: .* in simulation or on the devices of one host, so far\."):
-            Member(None, None, Terms("wait", 1.0, True), request, print)
+        with pytest.raises(Refused, match=r"mask: a part of a sum can give .*consilience init --mask, for 3 agents"):
+            Member(None, None, Terms("wait", 1.0, False), request, print)
 
     def test_of_log_likelihoods_of_rows(self, run):
         for ask in (run.loo, lambda: run.to_arviz(log_likelihood=True)):

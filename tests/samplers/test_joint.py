@@ -172,7 +172,7 @@ class TestAgentsStayInStep:
         position = np.asarray(run.state.inner.position)[0]
         np.testing.assert_array_equal(position[:, :SHARED], np.tile(position[:1, :SHARED], (5, 1)))
         assert len({tuple(own) for own in position[:, SHARED : SHARED + OF_GROUP]}) == 5
-        for leaf in jax.tree.leaves(run.state.adaptation):
+        for leaf in jax.tree.leaves((run.state.adaptation, run.state.inner.logdensity)):
             np.testing.assert_array_equal(leaf, np.broadcast_to(leaf[:, :1], leaf.shape))
 
     @pytest.mark.parametrize("sampler", checkerboard(GIVEN))

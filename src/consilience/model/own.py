@@ -85,32 +85,32 @@ class KeptOwn:
     """What is kept of own variables: of each agent here all numbers of its groups, and nothing for room beyond them.
 
     Attributes:
-      counts: numbers of groups, by the agents' numbers in the network.
+      counts: numbers of groups, of the agents here in their order.
     """
 
     variables: OwnVariables
-    counts: Mapping[int, int]
+    counts: tuple[int, ...]
 
     @classmethod
-    def of(cls, variables: OwnVariables, shards: Sequence[Batch], agents: Sequence[int]) -> KeptOwn:
+    def of(cls, variables: OwnVariables, shards: Sequence[Batch]) -> KeptOwn:
         """Return it for agents whose groups are numbered in their shards."""
         column = variables.column
         found = [1 if column is None else int(shard[column].max()) + 1 for shard in shards]
-        return cls(variables, dict(zip(agents, found, strict=True)))
+        return cls(variables, tuple(found))
 
     def parts(self, own: np.ndarray) -> Iterator[tuple[int, Layout, np.ndarray]]:
-        """Yield of each agent its number, the layout of what is kept of a draw, and that of all draws.
+        """Yield of each agent here its place, the layout of what is kept of a draw, and that of all draws.
 
         Args:
           own: (draw, chain, agent, number), with room for as many groups as any agent has.
         """
         one = self.variables.one
-        for place, (agent, count) in enumerate(self.counts.items()):
+        for place, count in enumerate(self.counts):
             vectors = own[:, :, place].reshape(*own.shape[:2], self.variables.room, one.dimension)[:, :, :count]
             leaves = dict(one.leaves(vectors))
             layout = layout_of_groups(one, count)
             flat = [leaves[name].reshape(*own.shape[:2], 1, -1) for name in layout.names]
-            yield agent, layout, np.concatenate(flat, axis=-1)
+            yield place, layout, np.concatenate(flat, axis=-1)
 
 
 def layout_of_groups(one: Layout, count: int) -> Layout:

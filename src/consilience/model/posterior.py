@@ -64,7 +64,7 @@ class Posterior:
       own_log_prior: `own_log_prior(own, params)` is the log density of one group's own variables, given the parameters
         that all share. Own variables never leave the agent whose group it is. With them, the likelihood is written
         `log_likelihood(params, own, batch)`, where `own` has for every row of the batch the variables of its group.
-        `cs.nuts` and `cs.hmc` sample them, in simulation and on the devices of one host.
+        `cs.nuts` and `cs.hmc` sample them. Peers need masks.
       own_init: where each group's own variables start: one group's, any pytree of real arrays.
       group: name of the column of the data that says of which of its agent's groups a row is, by any labels; the batch
         has their numbers there. Left out: every agent is one group.

@@ -34,7 +34,7 @@ def own_draws(record: Table, kept: Callable[[int, Layout], Draws]) -> OwnDraws |
     """Return own variables' draws from a run's record; None where there are none.
 
     Args:
-      kept: an agent's draws, given its number and the layout of what is kept of one.
+      kept: an agent's draws, given its place among those here and the layout of what is kept of one.
     """
     if "own" not in record:
         return None
@@ -43,7 +43,7 @@ def own_draws(record: Table, kept: Callable[[int, Layout], Draws]) -> OwnDraws |
     one = Layout(None, tuple(shapes.values()), (dtype,) * len(shapes), tuple(shapes))
     layouts = tuple(layout_of_groups(one, count) for count in record["own"]["groups"])
     labels = tuple(map(tuple, record.get("labels", {}).get("groups", ())))
-    return OwnDraws(layouts, tuple(kept(agent, layout) for agent, layout in enumerate(layouts)), labels)
+    return OwnDraws(layouts, tuple(kept(place, layout) for place, layout in enumerate(layouts)), labels)
 
 
 class OwnMixing(NamedTuple):
@@ -74,7 +74,7 @@ def own_mixing(run: Run, diagnosed: int | None) -> tuple[OwnMixing, ...]:
     share = None if diagnosed is None else max(1, diagnosed // len(own.kept))
     return tuple(
         _mixing(run, name, layout.dimension, draws, share)
-        for name, layout, draws in zip(run.agent_names, own.layouts, own.kept, strict=True)
+        for name, layout, draws in zip(run.own_groups, own.layouts, own.kept, strict=True)
     )
 
 
@@ -109,7 +109,7 @@ def own_line(mixing: tuple[OwnMixing, ...]) -> str:
 def own_by_agent(run: Run) -> Mapping[str, dict[str, np.ndarray]]:
     """Return every agent's own draws by its name."""
     own = run.own_draws
-    return {} if own is None else {name: own.of_agent(place) for place, name in enumerate(run.agent_names)}
+    return {} if own is None else {name: own.of_agent(place) for place, name in enumerate(run.own_groups)}
 
 
 def own_datasets(run: Run) -> dict[str, Any]:

@@ -176,7 +176,7 @@ class Run:
     def own(self) -> Mapping[str, dict[str, np.ndarray]]:
         """Draws of variables that stay with their owner, by agent and by name: arrays (chain, draw, group, ...).
 
-        Empty where the model has none. In simulation all agents are here.
+        Empty where the model has none. Where one process has all agents theirs are here, a peer has its own.
         """
         return own_by_agent(self)
 
@@ -186,7 +186,8 @@ class Run:
         own = self.own_draws
         if own is None:
             return {}
-        return {name: own.groups[k] if own.groups else (name,) for k, name in enumerate(self.agent_names)}
+        owners = self.agent_names if self.owner is None else (self.owner.name,)
+        return {name: own.groups[k] if own.groups else (name,) for k, name in enumerate(owners)}
 
     @cached_property
     def stats(self) -> dict[str, np.ndarray]:

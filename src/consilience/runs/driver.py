@@ -121,11 +121,11 @@ def open_job(request: Request, home: Home) -> Job:
     is_whole = not home.record.get("agent", {}).get("without")  # else names are not in the order of numbers
     found = hosts.together(lambda: find_labels(prepared, columns, groups, used[0], numbered, is_whole))
     labels = Labels.from_table(hosts.gather(found.to_table())[0])  # the first host's: they follow from its rows
-    own = None if prepared.own is None else KeptOwn.of(prepared.own, used, numbers)
+    own = None if prepared.own is None else KeptOwn.of(prepared.own, used)
     chains = hosts.together(lambda: home.chains(prepared))
     identity = {**describe_job(prepared, labels, request, data, chains.code), **home.record}
     if own is not None:
-        identity["own"] = describe_own(own, np.asarray(prepared.positions))
+        identity["own"] = describe_own(own, prepared.posterior.own_init)
     _check_hosts(hosts, identity)  # before anything is compiled, or they would wait for each other for ever
     chains.compile()
     with infinities_explained(names, used):
@@ -181,8 +181,8 @@ def _check_sharing(request: Request, hosts: Hosts) -> None:
 def check_own_are_held(request: Request, holds_own: bool) -> None:
     """Refuse variables that stay with their owner on a runtime that cannot hold them."""
     if request.posterior.own_log_prior is not None and not holds_own:
-        reason = "variables that stay with their owner are sampled in simulation or on the devices of one host, so far"
-        raise Refused("runtime", reason, "Leave out runtime=, with all agents' data in this process.")
+        reason = "of several hosts none may keep variables that stay with their owner, if that is another's agent"
+        raise Refused("runtime", reason, "Write cs.Devices() on one host, or let agents be cs.Peer(...) of their own.")
 
 
 def _check_out(out: Path | None, hosts: Hosts) -> None:

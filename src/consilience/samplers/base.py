@@ -139,3 +139,11 @@ class SecondStage(Protocol):
 def own_key(key: Key, neighbors: Neighbors) -> Key:
     """Make a key of this agent alone from the key that all agents share."""
     return jax.random.fold_in(key, neighbors.index)
+
+
+def private_key(key: Key, neighbors: Neighbors) -> Key:
+    """Make a key that nobody else can make, where this agent is a process of its own; `own_key` everybody can."""
+    key = own_key(key, neighbors)
+    for word in neighbors.secret:
+        key = jax.random.fold_in(key, word)
+    return key

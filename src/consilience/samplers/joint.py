@@ -26,7 +26,7 @@ from .._types import Count, Flag, Key, Scalar, Vector
 from ..model import LocalLogDensity
 from ..neighbors import Neighbors
 from .adaptation import WindowAdaptation
-from .base import Kernel, own_key
+from .base import Kernel, private_key
 from .mass import kinetic_energy, momentum, momentum_of
 from .replicated import Algorithm, replicated_kernel
 
@@ -95,7 +95,7 @@ class JointDynamics:
         for_shared, for_own = jax.random.split(key)
         own, dtype = self.logdensity.own, inverse_mass.dtype
         assert own is not None
-        of_agent = own_key(for_own, self.neighbors)
+        of_agent = private_key(for_own, self.neighbors)
 
         def of_group(group: jax.Array) -> jax.Array:  # so that room for more groups changes none
             return jax.random.normal(jax.random.fold_in(of_agent, group), (own.one.dimension,), dtype)

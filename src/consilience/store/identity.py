@@ -109,18 +109,14 @@ def describe(
     }
 
 
-def describe_own(own: KeptOwn, positions: np.ndarray) -> Table:
-    """Return the record of variables that stay with their owner.
-
-    Args:
-      positions: where the chains start, own variables included.
-    """
+def describe_own(own: KeptOwn, init: Any) -> Table:
+    """Return the record of variables that stay with their owner; `init` is where those of a group start."""
     column = own.variables.column
     return {
         "variables": _shapes(own.variables.one),
-        "groups": list(own.counts.values()),
+        "groups": list(own.counts),
         **({} if column is None else {"column": column}),
-        "start": digest(positions),
+        "start": digest(own.variables.one.ravel_on_host(init)),
     }
 
 

@@ -2,7 +2,7 @@
 
     run.toml         what the run is: format, settings, seed, versions, fingerprints of data and code, status
     draws.zarr/      posterior/ and sample_stats/, one array (draw, chain, agent, ...) each, compressed; xarray opens it
-                     own/<agent's number>/: its own variables, where the model has some, (draw, chain, 1, group, ...)
+                     own/<place of an agent>/: its own variables, where the model has some, (draw, chain, 1, group, ...)
     checkpoints/     how far it had come at its last iterations, and the states to go on from
     network.npz      edges and weights
     scores.json      predictive scores, where there are any
@@ -56,9 +56,9 @@ class DiskStats(Mapping[str, np.ndarray]):
         return len(self._arrays)
 
 
-def own_group(agent: int) -> str:
-    """Return the name of the group with an agent's own variables."""
-    return f"{OWN}/{agent}"
+def own_group(place: int) -> str:
+    """Return the name of the group with an agent's own variables, by its place among the agents of the folder."""
+    return f"{OWN}/{place}"
 
 
 def disk_draws(

@@ -297,6 +297,12 @@ class TestRefusals:
                 ask()
 
 
+def test_the_page_has_what_owners_say(run, tmp_path):
+    page = run.report(tmp_path / "page.html").read_text()
+    assert f"Own variables: </strong>{run.summary().of_own}." in page
+    assert "18 of 3 agents, R-hat at most" in page
+
+
 @pytest.mark.parametrize("is_on_disk", [False, True])
 def test_arviz_has_own_variables_by_agent_and_group(run, is_on_disk, tmp_path):
     tree = (sample(out=tmp_path / "run") if is_on_disk else run).to_arviz()

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ import pytest
 
 import consilience as cs
 from consilience.neighbors import LaneNeighbors
+from consilience.samplers.base import own_key, private_key
 
 from ..halves import checkerboard
 from .hierarchy import (
@@ -194,6 +196,16 @@ class TestAgentsStayInStep:
         assert chunk.stats["out_of_step"].all()
         assert len(np.unique(state.position)) > 30
         jax.tree.map(np.testing.assert_array_equal, never.state.inner, state)
+
+
+def test_a_private_key_follows_from_all_of_an_agent_s_secret():
+    key = jax.random.key(0)
+
+    def made(index, *secret):
+        return tuple(jax.random.key_data(private_key(key, SimpleNamespace(index=index, secret=secret))).tolist())
+
+    assert made(1) == tuple(jax.random.key_data(own_key(key, SimpleNamespace(index=1))).tolist())
+    assert len({made(0), made(1), made(0, 5), made(1, 5), made(1, 5, 6), made(1, 5, 7), made(1, 4, 7)}) == 7
 
 
 def test_masses_of_own_variables_are_found_by_their_owners():

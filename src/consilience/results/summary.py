@@ -74,6 +74,11 @@ class Summary:
     start: StartReport | None = None
 
     @property
+    def of_own(self) -> str | None:
+        """What owners say of variables that stay with them, in a line; None where the model has none."""
+        return own_line(self.own) if self.own else None
+
+    @property
     def verdict(self) -> str:
         """Findings in words, the gravest first."""
         return " ".join(finding.sentence for finding in self.findings)
@@ -98,7 +103,7 @@ class Summary:
             if np.isnan(self.consensus_error)
             else f"consensus error  {self.consensus_error:.3g} posterior sd between an agent and the network mean",
             f"acceptance       {acceptance}",
-            *([f"own variables    {own_line(self.own)}"] if self.own else []),
+            *([] if self.of_own is None else [f"own variables    {self.of_own}"]),
             *self._counted("divergences", self.divergences),
             *self._counted("redone", self.redone),
             *([] if self.e_bfmi is None else [f"E-BFMI           {self.e_bfmi.min():.2f} in the worst chain"]),

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from functools import partial
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience.neighbors import LaneNeighbors
+from consilience.neighbors import Alone, LaneNeighbors
 from consilience.samplers.base import own_key, private_key
 
 from ..halves import checkerboard
@@ -199,12 +198,12 @@ class TestAgentsStayInStep:
 
 
 def test_a_private_key_follows_from_all_of_an_agent_s_secret():
-    key = jax.random.key(0)
 
-    def made(index, *secret):
-        return tuple(jax.random.key_data(private_key(key, SimpleNamespace(index=index, secret=secret))).tolist())
+    def made(index, *secret, key_of=private_key):
+        agent = type("Agent", (Alone,), {"index": jnp.int32(index), "secret": secret})()
+        return tuple(jax.random.key_data(key_of(jax.random.key(0), agent)).tolist())
 
-    assert made(1) == tuple(jax.random.key_data(own_key(key, SimpleNamespace(index=1))).tolist())
+    assert made(1) == made(1, key_of=own_key)
     assert len({made(0), made(1), made(0, 5), made(1, 5), made(1, 5, 6), made(1, 5, 7), made(1, 4, 7)}) == 7
 
 

@@ -240,7 +240,7 @@ def compare_sums(constants: Constants, wires: Wires, folder: Path) -> list[dict[
             job = {"by": "runtime", "kind": "sum", "dimension": LONG, "network": RING, "pause": pause, **place}
             times = [crew.do("rounds", count=PAUSED, **job) for _ in range(1 + REPEATS)][1:]
             taken = float(np.median([one["seconds"] / PAUSED for each in times for one in each]))
-            asked = Demand((Collective("tree pass", 2, size),), 0.0, 1, 0)
+            asked = Demand((Collective("sum", 1, size, size),), 0.0, 1, 0)
             forecast = model.iteration_cost(asked, 0.0, quiet_seconds=pause).seconds
             found.append({"bytes": size, "pause": pause, "predicted_seconds": forecast, "measured_seconds": taken})
             print(f"sum of {size:,} bytes every {pause:g} s: {1e3 * forecast:.0f} ms, {1e3 * taken:.0f} ms", flush=True)

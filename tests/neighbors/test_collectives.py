@@ -9,7 +9,18 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience.neighbors import HEADER, Collectives, Form, Interrupted, KeyPair, Masks, OutOfStep, header_of, pack
+from consilience.neighbors import (
+    HEADER,
+    Collectives,
+    Form,
+    Interrupted,
+    KeyPair,
+    Masks,
+    OutOfStep,
+    OutOfTurn,
+    header_of,
+    pack,
+)
 from consilience.neighbors.wire import arrays_of
 from consilience.peers import Mailbox
 from consilience.peers import mailbox as mailboxes
@@ -116,6 +127,97 @@ def test_agents_at_different_places_are_found_out_by_their_sum():
     for error in room.all(evaluated(lambda k: 0.6 if k == 3 else 0.5)):
         assert isinstance(error, OutOfStep)
     assert all(isinstance(box.ended, OutOfStep) for box in room.mailboxes)
+
+
+STATE = [((2,), np.dtype(float)), ((), np.dtype(np.int32))]
+
+
+def state_of(k):
+    return [np.array([k, 0.5]), np.int32(3 * k)]
+
+
+def iteration(c, k, digest=0.0, rides=True):
+    """An iteration of a sampler that makes one sum; its state is the root's."""
+    [found] = c.total_at([np.ones(2), np.array([0.5, 1e-8])], STATE if rides else ())
+    c.mark(np.array([[0.25, 1e-8], [digest, 0.0]]))
+    vector, number = c.follow_root(state_of(k))
+    return found, vector, int(number)
+
+
+@pytest.mark.parametrize("mask", [False, True])
+def test_the_root_s_state_comes_with_the_sum_before_it(mask):
+    room = Room(cs.Network.ring(5), mask)
+    root = room.network.tree.root
+    for rides, rounds in ((True, 4), (False, 6)):
+        before = room.collectives[0].traffic
+        for found, vector, number in room.all(lambda c, k: iteration(c, k, rides=rides)):  # noqa: B023
+            np.testing.assert_allclose(found, [5.0, 5.0])
+            np.testing.assert_array_equal(vector, [root, 0.5])
+            assert number == 3 * root
+        sent = {c.traffic - before for c in room.collectives}
+        assert {(each.rounds, each.messages) for each in sent} == {(rounds, rounds // 2 * 4)}
+
+
+@pytest.mark.parametrize("rides", [True, False])
+@pytest.mark.parametrize("perturbed", range(5))
+def test_a_digest_that_differs_is_found_out_by_the_next_sum_and_no_later(rides, perturbed):
+    room = Room(cs.Network.ring(5))
+
+    def perturb(c, k):
+        iteration(c, k, rides=rides)
+        iteration(c, k, float(k == perturbed), rides=rides)
+        assert room.mailboxes[k].ended is None  # nobody has waited for it
+        iteration(c, k, rides=rides)
+
+    errors = room.all(perturb)
+    assert all(isinstance(error, OutOfStep) for error in errors), errors
+    assert {c.traffic.rounds for c in room.collectives} == {3 * 4 if rides else 6 + 6 + 4}
+
+
+@pytest.mark.parametrize("perturbed", range(5))
+def test_the_last_digest_of_a_chunk_is_compared_by_the_flood_after_it(perturbed):
+    room = Room(cs.Network.ring(5))
+
+    def last(digest):
+        def draw(c, k):
+            iteration(c, k, digest(k))
+            return c.flood([np.array([k])])
+
+        return draw
+
+    assert room.all(last(lambda k: 1.0)) == [[np.array([0])]] * 5
+    assert all(isinstance(error, OutOfStep) for error in room.all(last(lambda k: float(k == perturbed))))
+
+
+def test_digests_that_nobody_has_compared_do_not_outlive_their_epoch():
+    room = Room(cs.Network.ring(5))
+    room.all(lambda c, k: iteration(c, k, float(k == 3)))
+    for box, rounds in zip(room.mailboxes, room.collectives, strict=True):
+        box.begin(2)
+        rounds.begin()
+    for found, _, number in room.all(iteration):
+        np.testing.assert_array_equal(found, [5.0, 5.0])
+        assert number == 3 * room.network.tree.root
+
+
+def test_a_sum_where_the_root_s_state_was_due_is_refused_and_not_waited_for():
+    room = Room(cs.Network.ring(5))
+    root = room.network.tree.root
+
+    def once_too_often(c, k):
+        c.total([np.ones(2)], STATE)  # of which the root has yet to send what it adds up to
+        c.total([np.ones(2)], STATE)
+
+    def until_the_root_stops(c, k):
+        try:
+            once_too_often(c, k)
+        finally:
+            for box in room.mailboxes if k == root else ():
+                box.end(Interrupted("the root has stopped"))
+
+    errors = room.all(until_the_root_stops)
+    assert isinstance(errors[root], OutOfTurn)
+    assert "a sum came where the root's state was due" in str(errors[root])
 
 
 def test_agents_that_take_different_turns_do_not_wait_for_ever(monkeypatch):

@@ -45,7 +45,7 @@ def test_an_agent_sends_its_part_of_the_traffic_and_headers():
     found = of(cs.dmala())
     _, messages, size = demand_of(cs.dmala(), RING, 650).traffic(RING)
     for each in BETWEEN_CHUNKS:
-        sent = {"flood": 2 * 10, "tree pass": 4}[each.kind] * each.times / found.draws_at_once
+        sent = {"flood": 2 * 10}[each.kind] * each.times / found.draws_at_once
         messages, size = messages + sent, size + sent * each.message_bytes
     assert found.messages == pytest.approx(messages)
     assert found.megabytes_per_agent == pytest.approx((size + HEADER.size * messages) / RING.size / 1e6)
@@ -54,15 +54,11 @@ def test_an_agent_sends_its_part_of_the_traffic_and_headers():
 def test_the_busiest_agent_of_a_star_has_the_state_to_send_to_all():
     network, dimension = cs.Network.star(6), 650
     found = of(cs.mala(), network=network, dimension=dimension)
-    both, digest, state = demand_of(cs.mala(), network, dimension).collectives
-    assert (both.times, digest.times, state.times) == (2, 1, 1) and digest.message_bytes < 100 < state.message_bytes
-    hub = 5 * (both.message_bytes + state.message_bytes + 2 * HEADER.size)
-    flood, tree = BETWEEN_CHUNKS
-    hub += (
-        5
-        * (network.diameter * (flood.message_bytes + HEADER.size) + tree.message_bytes + HEADER.size)
-        / (found.draws_at_once)
-    )
+    [both] = demand_of(cs.mala(), network, dimension).collectives
+    assert both.times == 1 and both.message_bytes < 4 * (dimension + 1) + 100 < both.back_bytes
+    hub = 5 * (both.back_bytes + HEADER.size)
+    [flood] = BETWEEN_CHUNKS
+    hub += 5 * network.diameter * (flood.message_bytes + HEADER.size) / found.draws_at_once
     assert found.most_megabytes == pytest.approx(hub / 1e6)
 
 

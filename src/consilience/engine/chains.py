@@ -182,8 +182,8 @@ class Chains:
             return self._sent()
         traffic = Traffic()
         for exchange, together, by_chains in zip(exchanges, *counts.tolist(), strict=True):
-            rounds, messages = price(self.network, exchange.kind)
-            traffic += Traffic(together * rounds, together * messages, by_chains * messages * exchange.message_bytes)
+            rounds, messages, carriers = price(self.network, exchange.kind)
+            traffic += Traffic(together * rounds, together * messages, by_chains * carriers * exchange.message_bytes)
         return traffic
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -35,24 +35,15 @@ TINY = 1e-3  # a step with which NUTS makes all the doublings that it may
 
 
 class Collective(NamedTuple):
-    """Collective of an iteration: its kind, how often it happens, and the bytes of a message, all chains in it."""
+    """Collective of an iteration: its kind, how often it happens, and the bytes of a message, all chains in it.
+
+    A sum has messages of another size on its way down, `back_bytes`; what rides on it is in the sizes.
+    """
 
     kind: Kind
     times: float
     message_bytes: int
-
-
-def tree_directions(collectives: Iterable[Collective]) -> Iterator[tuple[Collective, float, float]]:
-    """Yield each collective, and how often it goes up and down the tree: single passes take turns, pairs do both."""
-    is_up = True
-    for each in collectives:
-        if each.kind != "tree pass":
-            yield each, 0.0, 0.0
-        elif each.times >= 2:
-            yield each, each.times / 2, each.times / 2
-        else:
-            yield each, each.times * is_up, each.times * (not is_up)
-            is_up = not is_up
+    back_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -88,10 +79,10 @@ class Demand:
     def traffic(self, network: Network) -> tuple[float, float, float]:
         """Return rounds, messages and bytes of all agents, as the `simulate` runtime counts them."""
         rounds, messages, size = 0.0, 0.0, 0.0
-        for kind, times, message_bytes in self.collectives:
-            of_one, sent = price(network, kind)
+        for kind, times, message_bytes, back_bytes in self.collectives:
+            of_one, sent, carriers = price(network, kind)
             rounds, messages = rounds + times * of_one, messages + times * sent
-            size += times * sent * message_bytes
+            size += times * carriers * ((message_bytes + back_bytes) / 2 if kind == "sum" else message_bytes)
         return rounds, messages, size
 
     def gossiping(self, rounds: int) -> Demand:
@@ -131,13 +122,30 @@ def demand_of(
         times = short + (longer - short) / (more - few) * (evaluations - few)
     traced = trace(*_stand_in(sampler, network, dimension)[:3])
     noise = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(traced.noise))
-    collectives = tuple(
-        Collective(exchange.kind, float(count), chains * exchange.message_bytes)
+    collectives = _with_riders(
+        (exchange.kind, float(count), chains * exchange.message_bytes)
         for exchange, count in zip(traced.exchanges, times, strict=True)
         if count > 0
     )
     lanes = 1 if sampler.common_noise else network.size
     return Demand(collectives, float(evaluations), chains * dimension * FLOAT, chains * noise // lanes)
+
+
+def _with_riders(counted: Iterable[tuple[Kind, float, int]]) -> tuple[Collective, ...]:
+    """Put what rides on a sum into the sizes of its messages: of all of them, or of one of several."""
+    found: list[Collective] = []
+    for kind, times, size in counted:
+        if kind not in ("mark", "rider"):
+            found.append(Collective(kind, times, size, size if kind == "sum" else 0))
+            continue
+        last = max(k for k, each in enumerate(found) if each.kind == "sum")
+        base = found[last]
+        if base.times > times:
+            found[last : last + 1] = [base._replace(times=base.times - times), base._replace(times=times)]
+            last += 1
+        side = "message_bytes" if kind == "mark" else "back_bytes"
+        found[last] = found[last]._replace(**{side: getattr(found[last], side) + size})
+    return tuple(found)
 
 
 def _counted(sampler: Sampler, network: Network) -> tuple[np.ndarray, float]:

@@ -16,8 +16,7 @@ from .demand import Collective, Demand, demand_of
 from .links import LinkSpeeds
 
 MOST_WORK = 20_000_000  # agents × levels of the tree, which take about half a minute
-# What agents agree on before a chunk of draws, and count after it: `Segment.pieces`.
-BETWEEN_CHUNKS = (Collective("flood", 1, 32), Collective("tree pass", 2, 24))
+BETWEEN_CHUNKS = (Collective("flood", 1, 32),)  # what agents agree on between two chunks of draws: `Segment.agree`
 SAME_BITS = "same bits everywhere"
 GIVEN = "gossip"  # with a number of rounds that is given, not worked out
 
@@ -147,7 +146,7 @@ def _methods(network: Network, model: CostModel, sampler: Sampler, demand: Deman
     if network.size == 1:
         return []
     known = {row.method: row.rounds for row in network.plan().rows} | {"tree": network.tree.rounds}
-    sums = [each.message_bytes for each in demand.collectives if each.kind == "tree pass" and each.times >= 2]
+    sums = [each.message_bytes for each in demand.collectives if each.kind == "sum"]
     averages = [each for each in demand.collectives if each.kind == "gossip"]
     floods = [each.message_bytes for each in demand.collectives if each.kind == "flood"]
     found: list[AgreementMethod] = []
@@ -156,7 +155,7 @@ def _methods(network: Network, model: CostModel, sampler: Sampler, demand: Deman
         ways = []
         for method, note in notes.items():
             rounds = known[method]
-            asked = Collective("tree pass", 2, size) if method == "tree" else Collective("gossip", rounds, size)
+            asked = Collective("sum", 1, size, size) if method == "tree" else Collective("gossip", rounds, size)
             sent, took = float(model.bytes_sent(asked).mean()) / 1e6, model.collective_cost(asked).seconds
             ways.append(AgreementMethod(purpose, method, rounds, took, sent, False, note))
         best = ways[0] if exact else min(ways, key=lambda way: way.seconds)

@@ -235,8 +235,8 @@ def draw(job: Job, done: Progress, began: float, observe: Callable[[Chunk, Progr
         progress_bar(job.request.label, length.iterations, done.iterations(length.thin)) as report,
         Writer(sink, report) as writer,
     ):
+        agreed = job.home.agree(Wish(chains.iterations_at_once(), False))
         while done.drawn < length.num_samples:
-            agreed = job.home.agree(Wish(chains.iterations_at_once(), sink.is_due))
             first = done.drawn if done.warmed == length.num_warmup else None
             if first is None:
                 chunk = chains.advance(1, min(agreed.iterations, length.num_warmup - done.warmed), seen=False)
@@ -248,7 +248,9 @@ def draw(job: Job, done: Progress, began: float, observe: Callable[[Chunk, Progr
                 diverged = diverged or _divergence(chunk, first, job.prepared.network)
             redone, watched = check_in_step(chunk, (done.redone, done.watched))
             seconds = before + time.perf_counter() - began
-            done = replace(done.sent(job.home.of_all(chunk.traffic)), seconds=seconds, redone=redone, watched=watched)
+            done = replace(done.sent(chunk.traffic), seconds=seconds, redone=redone, watched=watched)
+            # Before anything of the chunk is kept: agents that are processes learn by it that they have drawn the same.
+            agreed = job.home.agree(Wish(chains.iterations_at_once(), sink.is_due))
             is_last = agreed.stop or done.drawn == length.num_samples
             writer.wait()  # what is written now may be saved at once
             save = sink.is_due if agreed.save is None else agreed.save
@@ -269,9 +271,9 @@ def combine(stage: SecondStage, sink: Sink, view: View, network: Network, done: 
     combined = stage.combine(own)
     see = jax.jit(jax.vmap(jax.vmap(jax.vmap(view))))
     sink.put(np.asarray(see(combined)), view.layout)
-    rounds, messages = price(network, "tree pass")
-    for size in stage.combine_bytes(own):  # of one agent's part of a sum, which goes up the tree and down again
-        done = done.sent(Traffic(2 * rounds, 2 * messages, 2 * messages * size))
+    rounds, messages, carriers = price(network, "sum")
+    for size in stage.combine_bytes(own):  # of one agent's part of a sum
+        done = done.sent(Traffic(rounds, messages, carriers * size))
     return replace(done, combined=done.drawn)
 
 

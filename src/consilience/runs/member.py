@@ -323,7 +323,7 @@ class Member:
                 self._running = None
 
     def _count(self, segment: Segment, chunk: Chunk, done: Progress) -> None:
-        iteration, rounds = done.iterations(self.request.length.thin), segment.collectives.rounds
+        iteration, rounds = done.iterations(self.request.length.thin), segment.collectives.traffic.rounds
         self.meter.count(iteration, chunk, self.mailbox.messages, self.mailbox.bytes, rounds)
 
     def _interrupted(self, meeting: Meeting, reason: Interrupted) -> None:

@@ -96,7 +96,7 @@ class Segment:
         self._index = self.members.index(place.name)
         network = _rest(request.network, members, self.without).named(self.members)
         self.collectives = Collectives(_Renumbered(mailbox, members), network, self._index)
-        self._counted = self._so_far()
+        self._counted = self.collectives.traffic
         self.job = open_job(replace(request, network=network), self)
         self.alike = _alike(self.job, terms)
 
@@ -140,17 +140,14 @@ class Segment:
         return Part(range(1), 1, goes_back=True)
 
     def agree(self, wish: Wish) -> Wish:
-        """Agree on the shortest chunk that any agent wishes for, and to save or to stop where any wishes it."""
+        """Agree on the shortest chunk that any agent wishes for, and to save or to stop where any wishes it.
+
+        The last draw's digests are compared on the way: where they are apart, nothing of the chunk is kept.
+        """
         sink, going_on = self._sink(), not self._is_to_stop()
         iterations, unsaved, saved, goes_on = self._least(wish.iterations, -bool(wish.save), sink.saved, going_on)
         sink.forget(saved)  # nobody will go back to what is before the last checkpoint that all have
         return Wish(iterations, unsaved < 0, not goes_on)
-
-    def of_all(self, traffic: Traffic) -> Traffic:
-        """Sum traffic over all agents; rounds, which differ only by those of failed epochs, are the most of any."""
-        parts = [np.array(part, np.int64) for part in (traffic.rounds, traffic.messages, traffic.bytes)]
-        up = self.collectives.up(parts, np.maximum, np.add, np.add, kind="count up")
-        return Traffic(*map(int, self.collectives.down(up, kind="count down")))
 
     # --- an epoch ----------------------------------------------------------------------------------------
 
@@ -158,7 +155,9 @@ class Segment:
         """Go back to the iteration that all agents start from, and return the progress there."""
         chains, sink, prepared = self.job.chains, self._sink(), self.job.prepared
         self.collectives.begin(meeting.masks)
-        least, negated = self._least(meeting.digest, -meeting.digest)
+        before = self._sent()  # in an epoch that failed, of which some agents may have seen more than others
+        said = (meeting.digest, -meeting.digest, -before.rounds, -before.messages, -before.bytes)
+        least, negated, *sent = self._least(*said)
         if least != -negated:
             raise Interrupted("the agents have not met as one")
         sink.back_to(meeting.base)
@@ -174,7 +173,8 @@ class Segment:
                 check_start(*map(np.asarray, chains.begin()), agents=names)
         else:
             chains.restore(sink.snapshot)
-        return replace(sink.progress.sent(self.of_all(self._sent())), attempt=meeting.attempt)
+        traffic = Traffic(*(-number for number in sent)) + self._sent()
+        return replace(sink.progress.sent(traffic), attempt=meeting.attempt)
 
     def _sink(self) -> RunFolder:
         assert isinstance(self.job.sink, RunFolder)  # a peer keeps nothing in memory alone
@@ -186,13 +186,9 @@ class Segment:
         return [int(value) for value in least]
 
     def _sent(self) -> Traffic:
-        """Return the traffic of this agent since the last call."""
-        before, now = self._counted, self._so_far()
-        self._counted = now
-        return Traffic(now.rounds - before.rounds, now.messages - before.messages, now.bytes - before.bytes)
-
-    def _so_far(self) -> Traffic:
-        return Traffic(self.collectives.rounds, self._mailbox.messages, self._mailbox.bytes)
+        """Return the traffic of all agents since the last call."""
+        before, self._counted = self._counted, self.collectives.traffic
+        return self._counted - before
 
 
 def segment_folder(folder: Path, without: tuple[str, ...]) -> Path:

@@ -21,7 +21,7 @@ import numpy as np
 from .._types import Key
 from ..engine import Chains, Hosts, Inputs, Model, OneDevice
 from ..model import Layout, OwnVariables, Posterior, Shards, ShardsBySize, View, check_start, stack_by_size
-from ..neighbors import LaneNeighbors, Traffic, edge_lists, no_edges
+from ..neighbors import LaneNeighbors, edge_lists, no_edges
 from ..network import Network
 from ..results import Run
 from ..samplers import Sampler
@@ -74,9 +74,6 @@ class Simulate:
 
     def agree(self, wish: Wish) -> Wish:
         return wish._replace(save=None)
-
-    def of_all(self, traffic: Traffic) -> Traffic:
-        return traffic
 
     def run(self, request: Request) -> Run:
         return run_once(request, self)

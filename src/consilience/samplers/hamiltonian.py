@@ -49,7 +49,8 @@ class Hamiltonian(TunedSampler):
     def build(self, logdensity: LogDensity, neighbors: Neighbors, like: Vector) -> Kernel:
         if isinstance(logdensity, LocalLogDensity) and logdensity.own is not None:
             self._check_own()
-            return joint_kernel(logdensity, neighbors, self.own_step(), self.evaluations, self.tuning(like))
+            step = self.own_step()
+            return joint_kernel(logdensity, neighbors, step, self.evaluations, self.sums, self.tuning(like))
         everyone, tuning = network_logdensity(logdensity, neighbors), self.tuning(like, self.dense_mass)
         if self.start is None:
             return replicated_kernel(self._algorithm(everyone), neighbors, tuning)
@@ -74,7 +75,13 @@ class Hamiltonian(TunedSampler):
             lambda key, state, found: step(key, state, logdensity, found.step_size, found.inverse_mass_matrix),
             self.evaluations,
             lambda state: state.logdensity,
+            self.sums,
         )
+
+    @property
+    def sums(self) -> int | None:
+        """Number of exact sums in an iteration; None where the posterior decides."""
+        return None
 
     @abstractmethod
     def step(self) -> Callable:
@@ -186,6 +193,10 @@ class HMC(Hamiltonian):
         jitter = self.step_size_jitter
         check(f"{self.name}: step_size_jitter", jitter, 0 <= real_number(jitter) < 1, "a number from 0 up to 1")
 
+    @property
+    def sums(self) -> int:
+        return self.num_integration_steps
+
     def step(self) -> Callable:
         from blackjax.mcmc import hmc
 
@@ -233,6 +244,7 @@ class MALA(Hamiltonian):
 
     name = "mala"
     has_one_step = True
+    sums = 1
 
     def step(self) -> Callable:
         from blackjax.mcmc import hmc

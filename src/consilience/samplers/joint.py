@@ -163,12 +163,14 @@ def joint_kernel(
     neighbors: Neighbors,
     step: Step,
     evaluations: Callable[[Any], jax.Array],
+    sums: int | None,
     tuning: WindowAdaptation,
 ) -> Kernel:
     """Build the kernel with which agents move one chain of θ, and each its own variables with it.
 
     Args:
       step: an iteration, given a key, a state, the step size and M⁻¹ of [θ, z_i].
+      evaluations, sums: as of an `Algorithm`.
       tuning: the warm-up of [θ, z_i]. It works number by number: of θ it is the same everywhere, of z_i its owner's.
         A mass that is given is one number, or has those of θ and of one group.
     """
@@ -182,6 +184,7 @@ def joint_kernel(
         lambda key, state, found: step(dynamics, key, state, found.step_size, found.inverse_mass_matrix),
         evaluations,
         lambda state: state.logdensity,
+        sums,
         dynamics.shared_part,
         dynamics.with_shared,
     )

@@ -37,6 +37,11 @@ class Posterior:
     Where the likelihood of an agent's data is no product over its rows, such as Cox's partial likelihood or that of a
     Gaussian process, `per_row=False`: then ℓ_i(ω) = log_likelihood(ω, D_i) + (1/m) log_prior(ω).
 
+    Groups of an agent's rows, such as a hospital's wards, may have variables of their own that stay with the agent.
+    With θ the parameters, and z_g those of group g, the posterior of all of them is
+
+        log π(θ, z) = log_prior(θ) + Σ_g [own_log_prior(z_g, θ) + Σ_{x in D_g} log_likelihood(θ, z_g, x)] + const
+
     Args:
       log_prior: `log_prior(params)` is a scalar, up to a constant.
       log_likelihood: `log_likelihood(params, batch)` is one number per example of the batch. The batch is a pytree

@@ -122,6 +122,9 @@ class NUTS(Hamiltonian):
     During the warm-up, dual averaging finds the step size, and windows of draws give the mass matrix (BlackJAX's window
     adaptation, which is Stan's). A setting that is given is not adapted.
 
+    Variables that stay with their owner are moved with the shared ones, each agent's by itself, with one sum a step as
+    well. A vector of masses is then of the shared numbers first, and of one group's behind them.
+
     Args:
       step_size: ε of the leapfrog steps.
       inverse_mass_matrix: M⁻¹: a number, a vector or a matrix.

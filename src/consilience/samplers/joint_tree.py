@@ -32,7 +32,7 @@ class TreeInfo(NamedTuple):
     num_integration_steps: Count
 
 
-class Checkpoints(NamedTuple):
+class LeftEnds(NamedTuple):
     """Momenta at the left ends of dyadic subtrees, and the sums of momenta up to and with them: (J, dimension)."""
 
     momenta: jax.Array
@@ -47,7 +47,7 @@ class Subtree(NamedTuple):
     momentum_sum: Vector
     proposal: Any  # BlackJAX's Proposal
     first_energy: Scalar  # of the iteration; the first message brings it
-    checkpoints: Checkpoints
+    checkpoints: LeftEnds
     is_diverging: Flag
     is_turning: Flag  # one of its dyadic subtrees
     is_whole_turning: Flag  # the trajectory with it
@@ -63,7 +63,7 @@ class Trajectory(NamedTuple):
     momentum_sum: Vector
     proposal: Any
     first_energy: Scalar
-    checkpoints: Checkpoints
+    checkpoints: LeftEnds
     is_diverging: Flag
     is_turning: Flag
 
@@ -107,7 +107,7 @@ def nuts_step(
 
     first = Phase(state.position, drawn, state.logdensity, state.gradient)
     zero = jnp.zeros((), drawn.dtype)
-    checkpoints = Checkpoints(*[jnp.zeros((max_num_doublings, *drawn.shape), drawn.dtype)] * 2)
+    checkpoints = LeftEnds(*[jnp.zeros((max_num_doublings, *drawn.shape), drawn.dtype)] * 2)
     no, none = jnp.array(False), jnp.int32(0)
     unmoved = Proposal(state, zero, zero, zero - jnp.inf)
     tree = lax.while_loop(
@@ -191,7 +191,7 @@ class Growth(NamedTuple):
         turns = (sums[ENERGIES:].reshape(-1, 2) + products(slice(cut), end.momentum[:cut]) <= 0).any(axis=1)
         place = jnp.arange(self.doublings)
         is_even, total = step % 2 == 0, grown.momentum_sum + end.momentum
-        checkpoints = Checkpoints(
+        checkpoints = LeftEnds(
             *(
                 old.at[highest].set(jnp.where(is_even, now, old[highest]))
                 for old, now in zip(grown.checkpoints, (end.momentum, total), strict=True)

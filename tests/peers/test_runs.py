@@ -91,10 +91,14 @@ def simulated(crew, sampler, source=MODEL, agents=None, **settings):
     [
         ("mala", "ring:3", MODEL),
         ("surrogate", "ring:3", MODEL),
-        pytest.param("nuts", "ring:3", MODEL, marks=pytest.mark.soak),
+        ("mala-started", "ring:3", MODEL),
+        *(pytest.param(name, "ring:3", MODEL, marks=pytest.mark.soak) for name in ("dmala-started", "nuts")),
         *(pytest.param(name, "ring:5", DIGITS, marks=pytest.mark.soak) for name in BOTH),
     ],
-    ids=["three-mala", "three-surrogate", "three-nuts", *(f"five-{name}" for name in BOTH)],
+    ids=[
+        *(f"three-{name}" for name in ("mala", "surrogate", "mala-started", "dmala-started", "nuts")),
+        *(f"five-{name}" for name in BOTH),
+    ],
 )
 def test_agents_draw_what_simulate_draws(crews, tmp_path, name, network, model):
     sampler = {
@@ -102,10 +106,15 @@ def test_agents_draw_what_simulate_draws(crews, tmp_path, name, network, model):
         "mala": cs.mala(0.1, 1.0),
         "dmala": cs.dmala(0.05, 1.0),
         "surrogate": cs.surrogate(100),
+        "mala-started": cs.mala(0.5, start="surrogate"),
+        "dmala-started": cs.dmala(0.5, start="surrogate"),
     }[name]
+    name, _, started = name.partition("-")
     given = "num_proposals" if name == "surrogate" else "step_size"
     settings = ["--set", f"sampler.{given}={getattr(sampler, given)}"]
     settings += ["--set", "sampler.max_num_doublings=4"] if name == "nuts" else []
+    if started:  # which brings the mass matrix that the file gives
+        settings = ["--set", f'sampler={{name = "{name}", step_size = 0.5, start = "surrogate"}}']
     crew = crews(tmp_path, network, settings=settings, model=model, sampler=name)
     done = command("launch", "peers", "--data", "regression:rows", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -174,7 +174,7 @@ def test_a_surrogate_of_one_of_two_modes_is_not_used_and_the_run_says_so():
 
 def test_a_surrogate_whose_weights_are_all_over_the_place_is_not_used(monkeypatch):
     target = linear_regression(6)
-    monkeypatch.setattr(starting, "spread_limit", lambda dimension: -1.0)
+    monkeypatch.setattr(starting, "start_spread_limit", lambda dimension: -1.0)
     run = simulation(target, RING, cs.mala(0.1, start="surrogate"), target.mean, num_warmup=100)
     found = run.advance(100, 1)
     assert not found.stats["start_used"].any()
@@ -247,6 +247,7 @@ def test_a_file_asks_for_it(name):
         ({"name": "hmc", "inverse_mass_matrix": 1.0, "start": "surrogate"}, "inverse_mass_matrix: .* brings its own"),
         ({"name": "dula", "step_size": 0.1, "start": "surrogate"}, "dula has no setting start"),
         ({"name": "surrogate", "start": "surrogate"}, "surrogate has no setting start"),
+        ({"name": "consensus_monte_carlo", "start": "surrogate"}, "consensus_monte_carlo has no setting start"),
         ({"name": "centralized_hmc", "step_size": 0.1, "start": "surrogate"}, "centralized_hmc has no setting start"),
     ],
 )

@@ -45,6 +45,12 @@ class Collective(NamedTuple):
     message_bytes: int
     back_bytes: int = 0
 
+    def of_chains(self, chains: float) -> Collective:
+        """Return this of so many times the chains: a message carries all of them."""
+        return self._replace(
+            message_bytes=round(chains * self.message_bytes), back_bytes=round(chains * self.back_bytes)
+        )
+
 
 @dataclass(frozen=True)
 class Demand:
@@ -85,6 +91,15 @@ class Demand:
             size += times * carriers * ((message_bytes + back_bytes) / 2 if kind == "sum" else message_bytes)
         return rounds, messages, size
 
+    def of_chains(self, chains: float) -> Demand:
+        """Return the demand of so many times the chains."""
+        return replace(
+            self,
+            collectives=tuple(each.of_chains(chains) for each in self.collectives),
+            draw_bytes=round(chains * self.draw_bytes),
+            noise_bytes=round(chains * self.noise_bytes),
+        )
+
     def gossiping(self, rounds: int) -> Demand:
         """Return this demand with so many rounds of gossip in every averaging, in place of one."""
         return replace(
@@ -107,7 +122,7 @@ def demand_of(
         raise Refused(sampler.name, "it has no rounds to plan", "Use nuts, hmc, mala or dmala.")
     if not sampler.has_steady_cost:
         reason = "it asks the network at the start and then once in many draws: a draw has no cost of its own to plan"
-        raise Refused(sampler.name, reason, "Read its rounds off a simulated run, run.traffic, or plan nuts.")
+        raise Refused(sampler.name, reason, "consilience plan says what a whole run takes; or plan a draw of nuts.")
     if not sampler.has_free_lengths:
         times, evaluations = _counted(sampler, network)
     elif evaluations is None:
@@ -129,6 +144,12 @@ def demand_of(
     )
     lanes = 1 if sampler.common_noise else network.size
     return Demand(collectives, float(evaluations), chains * dimension * FLOAT, chains * noise // lanes)
+
+
+def start_demand(sampler: Sampler, network: Network, dimension: int) -> tuple[Collective, ...]:
+    """Find what agents do together when one chain of `sampler` starts, for a model of `dimension` parameters."""
+    traced = trace(*_stand_in(sampler, network, dimension)[:3])
+    return _with_riders((each.kind, float(each.times), each.message_bytes) for each in traced.start_exchanges)
 
 
 def _with_riders(counted: Iterable[tuple[Kind, float, int]]) -> tuple[Collective, ...]:

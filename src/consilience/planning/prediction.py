@@ -17,6 +17,7 @@ from .links import LinkSpeeds
 
 MOST_WORK = 20_000_000  # agents × levels of the tree, which take about half a minute
 BETWEEN_CHUNKS = (Collective("flood", 1, 32),)  # what agents agree on between two chunks of draws: `Segment.agree`
+MANY_CHAINS = 64
 SAME_BITS = "same bits everywhere"
 GIVEN = "gossip"  # with a number of rounds that is given, not worked out
 
@@ -45,6 +46,7 @@ class Prediction:
       megabytes_per_agent: what an agent sends for a draw, on average; `most_megabytes`: what the busiest sends.
       draws_at_once: number of draws between two such agreements.
       seconds_per_effective_draw: None where `ess_per_draw` was not given.
+      seconds_of_many: time per draw of 64 chains in their place, where the longest of them takes no more gradients.
     """
 
     seconds: float
@@ -56,6 +58,7 @@ class Prediction:
     evaluations: float
     draws_at_once: int
     seconds_per_effective_draw: float | None
+    seconds_of_many: float
     methods: tuple[AgreementMethod, ...]
 
     @property
@@ -85,23 +88,25 @@ def predict(
       ess_per_draw: effective draws per draw of one chain.
       chunk_seconds: time of an agent's work for a chunk besides its draws; None: by the constants.
     """
-    work = network.size * max(network.tree.depth, network.diameter)
-    if work > MOST_WORK:
-        size = f"{network.size:,} agents on {network.tree.depth:,} levels"
-        reason = f"it is worked out agent by agent and level by level, and has {size}: too many"
-        raise Refused(network.name, reason, "Ask for a smaller one; --figure goes on to a million agents.")
+    check_size(network)
     demand = demand_of(sampler, network, dimension, chains, evaluations)
     model = CostModel(network, links, constants)
     agreement = model.collective_cost(*BETWEEN_CHUNKS)
 
-    def own(draws: int) -> float:
-        return constants.chunk(demand, draws) if chunk_seconds is None else chunk_seconds
+    def cost_of(demand: Demand, gradient_seconds: float) -> tuple[Cost, int]:
+        def own(draws: int) -> float:
+            return constants.chunk(demand, draws) if chunk_seconds is None else chunk_seconds
 
-    iteration, most = model.iteration_cost(demand, gradient_seconds), demand.draws_of_a_chunk
-    cost, at_once = per_draw(iteration, agreement, own, most)
-    if at_once == 1:  # then nothing long is sent between two draws, for so long
-        iteration = model.iteration_cost(demand, gradient_seconds, quiet_seconds=agreement.seconds + own(1))
+        iteration, most = model.iteration_cost(demand, gradient_seconds), demand.draws_of_a_chunk
         cost, at_once = per_draw(iteration, agreement, own, most)
+        if at_once == 1:  # then nothing long is sent between two draws, for so long
+            iteration = model.iteration_cost(demand, gradient_seconds, quiet_seconds=agreement.seconds + own(1))
+            cost, at_once = per_draw(iteration, agreement, own, most)
+        return cost, at_once
+
+    cost, at_once = cost_of(demand, gradient_seconds)
+    more = MANY_CHAINS / chains
+    many, _ = cost_of(demand.of_chains(more), more * gradient_seconds)
     rounds, messages, _ = (
         of_draw + of_chunk / at_once
         for of_draw, of_chunk in zip(
@@ -122,8 +127,17 @@ def predict(
         evaluations=demand.evaluations,
         draws_at_once=at_once,
         seconds_per_effective_draw=None if ess_per_draw is None else seconds / (chains * ess_per_draw),
+        seconds_of_many=many.seconds,
         methods=tuple(_methods(network, model, sampler, demand)),
     )
+
+
+def check_size(network: Network) -> None:
+    """Refuse a network that is too large to be worked out agent by agent."""
+    if network.size * max(network.tree.depth, network.diameter) > MOST_WORK:
+        size = f"{network.size:,} agents on {network.tree.depth:,} levels"
+        reason = f"it is worked out agent by agent and level by level, and has {size}: too many"
+        raise Refused(network.name, reason, "Ask for a smaller one; --figure goes on to a million agents.")
 
 
 def per_draw(iteration: Cost, agreement: Cost, chunk_seconds: Callable[[int], float], most: int) -> tuple[Cost, int]:

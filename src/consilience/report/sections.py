@@ -84,9 +84,12 @@ def verdict(reading: RunReading) -> Markup:
 
 
 def _certificate(certificate: Certificate) -> Content:
-    rows = [(check.name, check.found, "holds" if check.holds else "fails") for check in certificate.checks]
-    caption = "What the draws rest on, item by item"
-    return [paragraph(f"A surrogate, {certificate.method}."), table(caption, ["item", "found", "verdict"], rows)]
+    rows = [(check.name, check.found, check.limit, check.verdict) for check in certificate.checks]
+    caption = f"What the draws rest on, item by item. {certificate.blindness}"
+    method = paragraph(
+        f"A surrogate, {certificate.method}. Its certificate {'holds' if certificate.holds else 'fails'}."
+    )
+    return [method, table(caption, ["item", "found", "limit", "verdict"], rows)]
 
 
 def key_figures(reading: RunReading) -> Markup:

@@ -77,9 +77,14 @@ def findings(
             f"slowly, reparametrise.",
         )
     if certificate is not None and not certificate.holds:
-        fix = (
-            "Draw more, or by cs.nuts()." if certificate.splits else "Draw more, or by correction='split' or cs.nuts()."
-        )
+        if certificate.has_other_modes:
+            fix = "Draws may be of one mode alone: start chains of cs.nuts() in each."
+        else:
+            fix = (
+                "Draw more, or by cs.nuts()."
+                if certificate.splits
+                else "Draw more, or by correction='split' or cs.nuts()."
+            )
         yield Finding("certificate fails", f"The surrogate's certificate does not hold ({certificate.failed}). {fix}")
     if start is not None and not start.is_used:
         usual = "Chains began where they were told to, and have warmed up as without one."

@@ -246,6 +246,8 @@ def draw(job: Job, done: Progress, began: float, observe: Callable[[Chunk, Progr
                 chunk = chains.advance(max(1, min(most, agreed.iterations // length.thin)), length.thin)
                 done = replace(done, drawn=first + len(chunk.positions))
                 diverged = diverged or _divergence(chunk, first, job.prepared.network)
+            if objection := job.prepared.sampler.objection(chunk.stats):
+                raise objection
             redone, watched = check_in_step(chunk, (done.redone, done.watched))
             seconds = before + time.perf_counter() - began
             done = replace(done.sent(chunk.traffic), seconds=seconds, redone=redone, watched=watched)

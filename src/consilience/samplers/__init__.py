@@ -6,24 +6,31 @@ from .consensus_monte_carlo import ConsensusMonteCarlo
 from .decentralize import Decentralized, decentralize
 from .dmala import DMALA
 from .dula import DULA
-from .fitting import FORGETTING_LIMIT, SECOND_MODE_LIMIT
+from .fitting import CROWD, MANY, SECOND_MODE_LIMIT, number_of_starts, number_of_trials
+from .fitting import ask as ask_network
 from .gossip_langevin import DESGHMC, DESGLD, EXTRA, DIGing
 from .hamiltonian import HMC, MALA, NUTS
+from .proposals import FORGETTING_LIMIT, R_HAT_LIMIT
 from .published import Published, gradient_and_curvature
-from .starting import spread_limit as start_spread_limit
-from .surrogate import Surrogate
-from .weights import SHARE_LIMIT, pareto_k_limit
+from .starting import start_spread_limit
+from .surrogate import LEAST_LOG_WEIGHT, Surrogate
+from .weights import FLAT, SHARE_LIMIT, pareto_k_limit
 
 __all__ = [
+    "CROWD",
     "DESGHMC",
     "DESGLD",
     "DMALA",
     "DULA",
     "EXTRA",
+    "FLAT",
     "FORGETTING_LIMIT",
     "HMC",
+    "LEAST_LOG_WEIGHT",
     "MALA",
+    "MANY",
     "NUTS",
+    "R_HAT_LIMIT",
     "SECOND_MODE_LIMIT",
     "SHARE_LIMIT",
     "CentralizedHMC",
@@ -35,8 +42,11 @@ __all__ = [
     "Sampler",
     "SecondStage",
     "Surrogate",
+    "ask_network",
     "decentralize",
     "gradient_and_curvature",
+    "number_of_starts",
+    "number_of_trials",
     "pareto_k_limit",
     "start_spread_limit",
 ]

@@ -16,12 +16,13 @@ Rules that let every runtime run every sampler:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import numpy as np
 
+from .._refused import Refused
 from .._types import Key, LogDensity, Vector
 from ..neighbors import Neighbors
 from ..network import Network
@@ -111,6 +112,10 @@ class Sampler(ABC):
     def starting_at(self, position: Vector) -> Sampler:
         """Return these settings with where the first chain starts filled in, if that matters to them."""
         return self
+
+    def objection(self, figures: Mapping[str, np.ndarray]) -> Refused | None:
+        """Return why a run should not go on, where the sampler's own figures of some iterations say so."""
+        return None
 
     @abstractmethod
     def build(self, logdensity: LogDensity, neighbors: Neighbors, like: Vector) -> Kernel:

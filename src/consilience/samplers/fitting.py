@@ -28,7 +28,7 @@ from jax import lax
 from .._types import Count, Flag, Key, LogDensity, Number, Scalar, Vector
 from ..neighbors import Neighbors
 from .expansion import Coordinates, Derivatives, Expansion, Hill, climb, expand, other_mode, total_of, triangle_of
-from .proposals import Crowd, Normal, draw_crowd, draw_normal, settle
+from .proposals import Crowd, LocalChains, Normal, draw_crowd, draw_normal, settle
 from .weights import WeightReport, report_on
 
 MOST_STARTS = 8
@@ -38,10 +38,11 @@ RIDGE = 0.05  # precision of the ridge around the given start, where the prior i
 CROWD = 512  # chains that look for the mean of a surrogate
 EXPANSIONS = 2  # at the mean, where the prior is not normal
 MOST_PASSES = 5
+MANY = 100  # parameters
+FEWEST_TRIALS, FEWEST_OF_MANY = 2000, 1000  # proposals by which a surrogate is judged; of more than 100 parameters
 GOOD_EVENNESS = 0.9  # of weights, at which no further pass is worth its sum
 MASS_LOST = 3.0  # in nats: a surrogate that reaches so much less than another has shrunk
 MOST_FEATURES = 1500  # of a least-squares quadratic
-FORGETTING_LIMIT = 0.05  # of the correlation of a local chain's end with its start, beyond what chance gives
 SECOND_MODE_LIMIT = 1e-3  # of the mass of another mode over that of the surrogate's
 LIKELIHOODS_AT_ONCE = 64
 OUT_OF_REACH = 0.9999  # of χ²: an end of a climb that is farther from the best mode is another one
@@ -82,8 +83,9 @@ class Fit(NamedTuple):
       trial: the proposals of the pass that chose it, with their log weights.
       report: what that pass says.
       is_good: whether the certificate holds so far.
+      has_mode: whether some start has reached a mode.
       second_mode: Laplace mass of another mode that some start found, over that of the one the surrogate is made at.
-      forgotten: correlation of where a proposal's local chain ends with where it began.
+      local: how independent proposals by local chains are.
       sums: numbers of sums: while climbing, expanding anew, and scoring.
     """
 
@@ -92,8 +94,9 @@ class Fit(NamedTuple):
     trial: tuple[jax.Array, jax.Array]
     report: WeightReport
     is_good: Flag
+    has_mode: Flag
     second_mode: Scalar
-    forgotten: Scalar
+    local: LocalChains
     sums: tuple[Count, Count, Count]
 
 
@@ -145,6 +148,11 @@ def number_of_starts(dimension: int) -> int:
     return max(2, min(MOST_STARTS, NUMBERS_OF_STARTS // dimension**2))
 
 
+def number_of_trials(dimension: int, num_proposals: int = 0) -> int:
+    """Return by how many proposals a surrogate is judged; `num_proposals`: those that are scored at once later."""
+    return max(FEWEST_TRIALS if dimension <= MANY else FEWEST_OF_MANY, num_proposals)
+
+
 def log_surrogate(known: Known, expansion: Expansion) -> LogDensity:
     """Return log π_s, up to a constant."""
 
@@ -189,7 +197,7 @@ def fit_surrogate(known: Known, key: Key, distance: Number) -> Fit:
         q, expansion = lax.fori_loop(0, expansions, expand_at_mean, (q, expansion))
     chosen, passes = _passes(known, expansion, q, for_passes)
     sums = (ends.sums, jnp.int32(expansions), passes)
-    return chosen._replace(second_mode=second_mode, sums=sums)
+    return chosen._replace(has_mode=ends.is_mode.any(), second_mode=second_mode, sums=sums)
 
 
 def _starts(known: Known, key: Key) -> jax.Array:
@@ -225,14 +233,14 @@ def _settled(known: Known, expansion: Expansion, q: Vector, key: Key) -> Crowd:
 
 def draw_proposals(
     known: Known, expansion: Expansion, crowd: Crowd, key: Key, number: int
-) -> tuple[jax.Array, jax.Array, Scalar]:
-    """Draw independent proposals; return them, their log prior less log g, and how well their starts are forgotten."""
+) -> tuple[jax.Array, jax.Array, LocalChains]:
+    """Draw independent proposals; return them, their log prior less log g, and how independent they are."""
     if known.has_normal_prior:
         q, log_g = draw_normal(crowd.law, key, number)
-        forgotten = jnp.zeros((), q.dtype)
+        local = LocalChains.none(known.like)
     else:
-        q, log_g, forgotten = draw_crowd(log_surrogate(known, expansion), crowd, key, number)
-    return q, jax.vmap(known.log_prior)(q) - log_g, forgotten
+        q, log_g, local = draw_crowd(log_surrogate(known, expansion), crowd, key, number)
+    return q, jax.vmap(known.log_prior)(q) - log_g, local
 
 
 class Pass(NamedTuple):
@@ -256,24 +264,32 @@ def _passes(known: Known, expansion: Expansion, q: Vector, key: Key) -> tuple[Fi
     def attempt(state: Pass) -> Pass:
         for_crowd, for_draws = jax.random.split(jax.random.fold_in(key, state.number))
         crowd = _settled(known, state.expansion, q, for_crowd)
-        proposals, base, forgotten = draw_proposals(known, state.expansion, crowd, for_draws, number)
-        proposals, base, values = known.score(proposals, base)
+        proposals, base, local = draw_proposals(known, state.expansion, crowd, for_draws, number)
+        # What agents compute by themselves rounds apart, and chains of a crowd go other ways then: all use the root's.
+        beside = base, state.expansion, crowd.law, local
+        proposals, (base, expansion, law, local), values = known.score(proposals, beside)
+        crowd = crowd._replace(law=law)
         log_weights = jnp.where(jnp.isfinite(values + base), values + base, -jnp.inf)
         report = report_on(log_weights)
-        no_mode = jnp.zeros((), q.dtype)
-        sums = (jnp.int32(0),) * 3
         # Weights look even where proposals have shrunk to a point. But then they have lost most of the mass.
         log_mass = jax.scipy.special.logsumexp(log_weights) - np.log(number)
         most = jnp.maximum(state.most, log_mass)
         is_whole = log_mass >= most - MASS_LOST
-        is_good = report.is_good & is_whole & (forgotten <= FORGETTING_LIMIT + 3 / np.sqrt(number))
-        tried = Fit(state.expansion, crowd, (proposals, log_weights), report, is_good, no_mode, forgotten, sums)
+        is_good = report.is_good & is_whole & local.have_settled
+        tried = no_fit(known)._replace(
+            expansion=expansion,
+            crowd=crowd,
+            trial=(proposals, log_weights),
+            report=report,
+            is_good=is_good,
+            local=local,
+        )
         is_better = is_whole & (report.evenness > state.best.report.evenness)
         is_better |= (state.number == 0) | (state.log_mass < most - MASS_LOST)
         best, log_mass = jax.tree.map(
             lambda new, old: jnp.where(is_better, new, old), (tried, log_mass), (state.best, state.log_mass)
         )
-        again = refit(known, state.expansion, proposals, values, log_weights)
+        again = refit(known, expansion, proposals, values, log_weights)
         return Pass(state.number + 1, best, again, log_mass, most)
 
     nothing = jnp.full((), -jnp.inf, q.dtype)
@@ -298,7 +314,8 @@ def no_fit(known: Known) -> Fit:
     crowd = Crowd(positions, Normal(jnp.zeros_like(like), identity), zero, zero, zero)
     trial = jnp.zeros((known.num_trials, len(like)), like.dtype), jnp.zeros(known.num_trials, like.dtype)
     report = WeightReport(zero - 1, zero + jnp.inf, zero + 1, zero, jnp.array(False))
-    return Fit(expansion, crowd, trial, report, jnp.array(False), zero, zero, (jnp.int32(0),) * 3)
+    no = jnp.array(False)
+    return Fit(expansion, crowd, trial, report, no, no, zero, LocalChains.none(like), (jnp.int32(0),) * 3)
 
 
 def refit(

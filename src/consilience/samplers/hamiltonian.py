@@ -125,10 +125,18 @@ class NUTS(Hamiltonian):
     Variables that stay with their owner are moved with the shared ones, each agent's by itself, with one sum a step as
     well. A vector of masses is then of the shared numbers first, and of one group's behind them.
 
+    With `start="surrogate"` they come from a surrogate of the posterior, N(μ, CCᵀ), fitted over the network in the
+    first iteration, as `cs.surrogate` does it. Chains begin at proposals from it, drawn by weight, and move in
+    z = C⁻¹(ω - μ), which is M⁻¹ = CCᵀ in ω. Thirty iterations (`mala`: 150) then find the step size, in units of the
+    surrogate's sd, and the rest of the warm-up asks nobody: hundreds of sums in place of thousands. The draws are as
+    exact. Where the surrogate is of no use, as with a second mode, a chain begins and warms up as it would without
+    one, and the summary says so.
+
     Args:
       step_size: ε of the leapfrog steps.
       inverse_mass_matrix: M⁻¹: a number, a vector or a matrix.
       target_acceptance: the acceptance rate that the step size is tuned for.
+      start: "surrogate": take start, mass matrix and step size from a surrogate. None: begin where the run says.
       dense_mass: adapt a full mass matrix, not a diagonal.
       max_num_doublings: the longest trajectory has 2**max_num_doublings - 1 leapfrog steps.
     """
@@ -180,6 +188,7 @@ class HMC(Hamiltonian):
       inverse_mass_matrix: M⁻¹: a number, a vector or a matrix.
       num_integration_steps: L.
       target_acceptance: the acceptance rate that the step size is tuned for.
+      start: "surrogate": take start, mass matrix and step size from a surrogate. None: begin where the run says.
       dense_mass: adapt a full mass matrix, not a diagonal.
     """
 
@@ -239,6 +248,7 @@ class MALA(Hamiltonian):
       step_size: ε.
       inverse_mass_matrix: M⁻¹: a number, a vector or a matrix.
       target_acceptance: the acceptance rate that the step size is tuned for; 0.57 is best for many parameters.
+      start: "surrogate": take start, mass matrix and step size from a surrogate. None: begin where the run says.
       dense_mass: adapt a full mass matrix, not a diagonal.
     """
 

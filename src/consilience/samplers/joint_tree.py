@@ -47,7 +47,7 @@ class Subtree(NamedTuple):
     momentum_sum: Vector
     proposal: Any  # BlackJAX's Proposal
     first_energy: Scalar  # of the iteration; the first message brings it
-    checkpoints: LeftEnds
+    left_ends: LeftEnds
     is_diverging: Flag
     is_turning: Flag  # one of its dyadic subtrees
     is_whole_turning: Flag  # the trajectory with it
@@ -63,7 +63,7 @@ class Trajectory(NamedTuple):
     momentum_sum: Vector
     proposal: Any
     first_energy: Scalar
-    checkpoints: LeftEnds
+    left_ends: LeftEnds
     is_diverging: Flag
     is_turning: Flag
 
@@ -100,20 +100,20 @@ def nuts_step(
             tree.momentum_sum + grown.momentum_sum,
             _select(is_lost, rejected, chosen),
             grown.first_energy,
-            grown.checkpoints,
+            grown.left_ends,
             grown.is_diverging,
             grown.is_turning | grown.is_whole_turning,
         )
 
     first = Phase(state.position, drawn, state.logdensity, state.gradient)
     zero = jnp.zeros((), drawn.dtype)
-    checkpoints = LeftEnds(*[jnp.zeros((max_num_doublings, *drawn.shape), drawn.dtype)] * 2)
+    left_ends = LeftEnds(*[jnp.zeros((max_num_doublings, *drawn.shape), drawn.dtype)] * 2)
     no, none = jnp.array(False), jnp.int32(0)
     unmoved = Proposal(state, zero, zero, zero - jnp.inf)
     tree = lax.while_loop(
         lambda tree: (tree.doublings < max_num_doublings) & ~tree.is_diverging & ~tree.is_turning,
         double,
-        Trajectory(none, none, first, first, drawn, unmoved, zero, checkpoints, no, no),
+        Trajectory(none, none, first, first, drawn, unmoved, zero, left_ends, no, no),
     )
     rate = jnp.exp(tree.proposal.sum_log_p_accept) / tree.steps
     info = TreeInfo(rate, tree.proposal.energy, tree.is_diverging, tree.doublings, tree.steps)
@@ -144,7 +144,7 @@ class Growth(NamedTuple):
             jnp.zeros_like(near.momentum),
             tree.proposal,
             tree.first_energy,
-            tree.checkpoints,
+            tree.left_ends,
             *[jnp.array(False)] * 3,
         )
         return lax.while_loop(lambda it: (it.steps < length) & ~it.is_diverging & ~it.is_turning, add, none)
@@ -161,7 +161,7 @@ class Growth(NamedTuple):
 
         def products(part: slice, momentum: jax.Array) -> jax.Array:
             """Return the products of all subtrees that end here, (J + 1, 2), and zeros for the others."""
-            mass, momenta, sums = (leaf[..., part] for leaf in (inverse_mass, *grown.checkpoints))
+            mass, momenta, sums = (leaf[..., part] for leaf in (inverse_mass, *grown.left_ends))
             added = grown.momentum_sum[part] + momentum
 
             def pair(left: jax.Array, total: jax.Array) -> jax.Array:
@@ -191,10 +191,10 @@ class Growth(NamedTuple):
         turns = (sums[ENERGIES:].reshape(-1, 2) + products(slice(cut), end.momentum[:cut]) <= 0).any(axis=1)
         place = jnp.arange(self.doublings)
         is_even, total = step % 2 == 0, grown.momentum_sum + end.momentum
-        checkpoints = LeftEnds(
+        left_ends = LeftEnds(
             *(
                 old.at[highest].set(jnp.where(is_even, now, old[highest]))
-                for old, now in zip(grown.checkpoints, (end.momentum, total), strict=True)
+                for old, now in zip(grown.left_ends, (end.momentum, total), strict=True)
             )
         )
         return Subtree(
@@ -203,7 +203,7 @@ class Growth(NamedTuple):
             total,
             kept,
             first_energy,
-            checkpoints,
+            left_ends,
             -gain > MOST_ENERGY_LOST,
             (turns[:-1] & (place >= lowest) & (place <= highest)).any(),
             turns[-1] & is_last,
@@ -211,9 +211,10 @@ class Growth(NamedTuple):
 
 
 def _ending_subtrees(step: Count) -> tuple[Count, Count]:
-    """Return the first and the last checkpoint whose dyadic subtree ends at a step; the last is the step's own if even.
+    """Return the places of the first and the last left end whose dyadic subtree ends at a step; an even step ends none.
 
-    As in BlackJAX: from the left end of the subtree at checkpoint k, all ones of the step's binary digits but the last.
+    As in BlackJAX: the last place is the number of ones among the step's binary digits but the lowest, and is where an
+    even step's own momentum goes. As many subtrees end at a step as it has ones in a row at the low end.
     """
     highest = lax.population_count(step >> 1).astype(jnp.int32)
     ending = lax.population_count((~step & (step + 1)) - 1).astype(jnp.int32)  # trailing ones

@@ -10,16 +10,16 @@ itself, one for each proposal: they start from a crowd that has settled, and eac
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import gammaln
 
-from .._types import Key, LogDensity, Scalar, Vector
+from .._types import Flag, Key, LogDensity, Scalar, Vector
 
 SHARE = 0.05  # of the Student-t among the proposals
 FREEDOM = 5.0  # of the Student-t, in degrees
@@ -27,6 +27,8 @@ WIDTH = 1.4  # of the Student-t, in sd of the surrogate
 ROUNDS, ROUND = 5, 16  # in which a crowd settles
 FORGETTING = 30  # iterations after which a chain has forgotten its start
 STEPS = 10  # leapfrog steps of an iteration
+FORGETTING_LIMIT = 0.05  # of the correlation of a local chain's end with its start, beyond what chance gives
+R_HAT_LIMIT = 1.01  # of where local chains end and where they begin
 ACCEPTANCE = 0.85
 FIRST_STEP = 0.2
 
@@ -104,8 +106,36 @@ class Crowd(NamedTuple):
     acceptance: Scalar
 
 
-def move_crowd(log_density: LogDensity, crowd: Crowd, key: Key, iterations: int) -> tuple[jax.Array, jax.Array]:
-    """Run every chain for some iterations of HMC in standardised coordinates; return positions and mean acceptance."""
+class LocalChains(NamedTuple):
+    """How well short chains have forgotten the crowd that they start from, and how they follow their density.
+
+    Attributes:
+      correlation: of where a chain ended with where it began, the largest over parameters, beyond what chance gives.
+      r_hat: of where all ended and where they began, the largest over parameters and their distances from the median.
+      divergences: share of trajectories that diverged.
+    """
+
+    correlation: Scalar
+    r_hat: Scalar
+    divergences: Scalar
+
+    @classmethod
+    def none(cls, like: Vector) -> LocalChains:
+        """Return what is said where there are no such chains: draws are independent by themselves."""
+        return cls(*[jnp.zeros((), like.dtype)] * 3)
+
+    @property
+    def have_settled(self) -> Flag:
+        """Whether proposals by such chains are taken for independent draws of the surrogate."""
+        return (self.correlation <= FORGETTING_LIMIT) & (self.r_hat <= R_HAT_LIMIT) & (self.divergences == 0)
+
+
+def move_crowd(log_density: LogDensity, crowd: Crowd, key: Key, iterations: int) -> tuple[jax.Array, Scalar, Scalar]:
+    """Run every chain for some iterations of HMC in standardised coordinates.
+
+    Returns:
+      Positions, mean acceptance, and the share of trajectories that diverged.
+    """
     from blackjax.mcmc import hmc
 
     kernel = hmc.build_kernel()
@@ -118,17 +148,19 @@ def move_crowd(log_density: LogDensity, crowd: Crowd, key: Key, iterations: int)
     states = jax.vmap(lambda q: hmc.init(law.standardise(q), in_standard))(crowd.positions)
 
     def iterate(count: jax.Array, carry: tuple) -> tuple:
-        states, accepted = carry
+        states, accepted, diverged = carry
         for_jitter, for_steps = jax.random.split(jax.random.fold_in(key, count))
         step_size = crowd.step_size * jax.random.uniform(for_jitter, (), law.mean.dtype, 0.5, 1.0)
         keys = jax.random.split(for_steps, number)
         states, info = jax.vmap(lambda key, state: kernel(key, state, in_standard, step_size, ones, STEPS))(
             keys, states
         )
-        return states, accepted + info.acceptance_rate.mean() / iterations
+        accepted += info.acceptance_rate.mean() / iterations
+        return states, accepted, diverged + info.is_divergent.mean(dtype=accepted.dtype) / iterations
 
-    states, accepted = lax.fori_loop(0, iterations, iterate, (states, jnp.zeros((), law.mean.dtype)))
-    return jax.vmap(law.place)(states.position), accepted
+    zero = jnp.zeros((), law.mean.dtype)
+    states, accepted, diverged = lax.fori_loop(0, iterations, iterate, (states, zero, zero))
+    return jax.vmap(law.place)(states.position), accepted, diverged
 
 
 def settle(log_surrogate: LogDensity, start: Normal, key: Key, number: int) -> Crowd:
@@ -139,7 +171,7 @@ def settle(log_surrogate: LogDensity, start: Normal, key: Key, number: int) -> C
     first = Crowd(start.mean + z @ start.root.T, start, zero + FIRST_STEP, zero, zero)
 
     def settle_more(round_number: jax.Array, crowd: Crowd) -> Crowd:
-        positions, acceptance = move_crowd(log_surrogate, crowd, jax.random.fold_in(key, round_number), ROUND)
+        positions, acceptance, _ = move_crowd(log_surrogate, crowd, jax.random.fold_in(key, round_number), ROUND)
         law = Normal.of_draws(positions)
         step_size = jnp.clip(crowd.step_size * jnp.exp(2 * (acceptance - ACCEPTANCE)), 0.01, 1.0)
         values = jax.vmap(lambda q: log_surrogate(q) - law.log_density(q))(positions)
@@ -157,19 +189,23 @@ def mixed_density(log_surrogate: LogDensity, crowd: Crowd) -> LogDensity:
     return log_density
 
 
-def draw_crowd(log_surrogate: LogDensity, crowd: Crowd, key: Key, number: int) -> tuple[jax.Array, jax.Array, Scalar]:
+def draw_crowd(
+    log_surrogate: LogDensity, crowd: Crowd, key: Key, number: int
+) -> tuple[jax.Array, jax.Array, LocalChains]:
     """Draw proposals from g by chains that start from the crowd and forget it.
 
     Returns:
-      The proposals (number, dimension), their log g up to a constant, and the largest correlation, over parameters,
-      of where a chain ended with where it began.
+      The proposals (number, dimension), their log g up to a constant, and how independent they are.
     """
     for_start, for_moves = jax.random.split(key)
     chosen = jax.random.choice(for_start, len(crowd.positions), (number,), replace=number > len(crowd.positions))
     log_density = mixed_density(log_surrogate, crowd)
     begun = crowd._replace(positions=crowd.positions[chosen])
-    ended, _ = move_crowd(log_density, begun, for_moves, FORGETTING)
-    return ended, jax.vmap(log_density)(ended), correlation(begun.positions, ended)
+    ended, _, divergences = move_crowd(log_density, begun, for_moves, FORGETTING)
+    by_chance = 3 / np.sqrt(number)
+    remembered = jnp.maximum(correlation(begun.positions, ended) - by_chance, 0.0)
+    said = LocalChains(remembered, r_hat_between(crowd.positions, ended), divergences)
+    return ended, jax.vmap(log_density)(ended), said
 
 
 def correlation(one: jax.Array, other: jax.Array) -> Scalar:
@@ -182,4 +218,12 @@ def correlation(one: jax.Array, other: jax.Array) -> Scalar:
     return jnp.abs((standard(one) * standard(other)).mean(axis=0)).max()
 
 
-Draw = Callable[[Key, int], tuple[jax.Array, jax.Array, Scalar]]
+def r_hat_between(one: jax.Array, other: jax.Array) -> Scalar:
+    """Return the largest R-hat of two sets of draws (number, dimension), of values and distances from their median."""
+
+    def of(one: jax.Array, other: jax.Array) -> jax.Array:
+        within = 0.5 * (one.var(axis=0) + other.var(axis=0)) + 1e-30
+        return jnp.sqrt(1 + 0.5 * (one.mean(axis=0) - other.mean(axis=0)) ** 2 / within).max()
+
+    middle = jnp.median(jnp.concatenate([one, other]), axis=0)
+    return jnp.maximum(of(one, other), of(jnp.abs(one - middle), jnp.abs(other - middle)))

@@ -28,15 +28,13 @@ from .._types import Count, Flag, Key, Number, Scalar, Vector
 from ..neighbors import Neighbors
 from .adaptation import Adaptation, Schedule, TunedSampler, WindowAdaptation
 from .base import Kernel
-from .fitting import SECOND_MODE_LIMIT, Fit, FitSettings, Known, ask, fit_surrogate, is_quadratic
+from .fitting import SECOND_MODE_LIMIT, Fit, FitSettings, Known, ask, fit_surrogate, is_quadratic, number_of_trials
 from .metropolis import select
 from .proposals import Normal
 
 T = TypeVar("T")
 
 FIT_SEED = 0x5D6F  # the fit has random numbers of its own: it only chooses
-MANY = 100  # parameters
-FEWEST_TRIALS, FEWEST_OF_MANY = 2000, 1000  # proposals by which a surrogate is judged; of more than 100 parameters
 FEWEST_STARTS = 50  # places, in effect, among which chains find their starts
 LARGEST_STEP = 1.5  # in the surrogate's sd: leapfrog steps of 2 diverge
 
@@ -55,7 +53,7 @@ class FirstFit:
     ) -> None:
         self.logdensity, self.neighbors, self.like, self.settings = logdensity, neighbors, like, settings
         self.has_normal_prior = has_normal_prior(logdensity.posterior, logdensity.layout, like.dtype)
-        self.num_trials = max(FEWEST_TRIALS if len(like) <= MANY else FEWEST_OF_MANY, fewest_trials)
+        self.num_trials = number_of_trials(len(like), fewest_trials)
 
     def known(self, climbing: Any = None, expanding: Any = None, scoring: Any = None) -> Known:
         """Return what everybody knows, and questions to the network that are counted as what they are asked for."""
@@ -134,7 +132,7 @@ class Start(NamedTuple):
         """Return that from a fit, if it is good enough."""
         none, law = cls.without(like), law_of(fit)
         spread = spread_of(fit.trial[1])
-        is_used = (spread <= spread_limit(len(like))) & (fit.second_mode <= SECOND_MODE_LIMIT)
+        is_used = (spread <= start_spread_limit(len(like))) & (fit.second_mode <= SECOND_MODE_LIMIT)
         is_used &= jnp.isfinite(law.mean).all() & jnp.isfinite(law.root).all()
         found = cls(law, is_used, fit.second_mode, spread, sum(fit.sums, jnp.int32(0)))
         return found._replace(law=select(is_used, law, none.law))
@@ -172,7 +170,7 @@ def spread_of(log_weights: jax.Array) -> Scalar:
     return jnp.where(jnp.isfinite(high - low), 0.5 * (high - low), jnp.inf)
 
 
-def spread_limit(dimension: int) -> float:
+def start_spread_limit(dimension: int) -> float:
     """Return the largest spread of log weights with which a surrogate gives a start.
 
     A normal law whose precision is four times too small in every direction has 2√d.

@@ -78,6 +78,8 @@ def verdict(reading: RunReading) -> Markup:
     start = reading.summary.start
     if start is not None:
         parts.append(paragraph(tag("strong", "Started "), f"{start.text}."))
+    if reading.summary.of_own is not None:
+        parts.append(paragraph(tag("strong", "Own variables: "), f"{reading.summary.of_own}."))
     return tag("div", *parts, class_="verdict careful" if reading.grave else "verdict")
 
 
@@ -87,7 +89,7 @@ def _certificate(certificate: Certificate) -> Content:
     method = paragraph(
         f"A surrogate, {certificate.method}. Its certificate {'holds' if certificate.holds else 'fails'}."
     )
-    return [method, table(caption, ["item", "found", "limit", "verdict"], rows, class_="compared")]
+    return [method, table(caption, ["item", "found", "limit", "verdict"], rows)]
 
 
 def key_figures(reading: RunReading) -> Markup:

@@ -25,7 +25,7 @@ from .replicated import (
     replicated_kernel,
 )
 from .settings import register_settings, static
-from .starting import FirstFit, Moves, Start, started_kernel
+from .starting import FirstStart, Moves, Start, started_kernel
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +55,8 @@ class Hamiltonian(TunedSampler):
 
             return Moves(init, partial(move_replicated, algorithm, neighbors, tuning))
 
-        first_fit = FirstFit(logdensity, neighbors, like, self.fit_settings)
-        return started_kernel(self, first_fit, tuning, lambda key: key, moves_of, info_of)
+        first_start = FirstStart(logdensity, neighbors, like, self.fit_settings)
+        return started_kernel(self, first_start, tuning, lambda key: key, moves_of, info_of)
 
     def _algorithm(self, logdensity: LogDensity) -> Algorithm:
         from blackjax.mcmc import hmc

@@ -14,25 +14,35 @@ KEPT = (ONCE - 2) // CHUNK * CHUNK  # the first sum is that of the start; of the
 
 
 @pytest.fixture
-def crew(tmp_path):
-    crew = Crew(tmp_path, num_samples=DRAWS, program=PERTURBED)
+def settings():
+    return ()
+
+
+@pytest.fixture
+def crew(tmp_path, settings):
+    crew = Crew(tmp_path, num_samples=DRAWS, program=PERTURBED, settings=settings)
     yield crew
     crew.end()
 
 
-def test_agents_go_back_to_what_was_right_and_on_with_other_random_numbers(crew):
+GATHERED = ("--mask", "--consensus", "gather")
+
+
+@pytest.mark.parametrize("settings", [(), GATHERED], ids=["tree", "gather"])
+def test_agents_go_back_to_what_was_right_and_on_with_other_random_numbers(crew, settings):
     assert set(crew.start().finish().values()) == {0}, crew.said()
     draws = crew.positions()
     for other in draws.values():
         np.testing.assert_array_equal(other, draws["agent0"])
     undisturbed = simulated(crew, cs.mala(0.1, 1.0), num_samples=DRAWS).positions
-    apart = np.abs(draws["agent0"] - undisturbed).max(axis=(1, 2, 3)) > 1e-8
+    apart = np.abs(draws["agent0"] - undisturbed).max(axis=(1, 2, 3)) > 1e-6
     assert not apart[:KEPT].any()
     assert apart[KEPT:].any() and apart[KEPT + 5 :].all()  # both chains may stay where they are, a few times
     for name in crew.names:
         assert crew.run(name).owner.attempts == 1
         assert "took different decisions" in crew.logged(name) or "asks for a new start" in crew.logged(name)
     assert "fell out of step 1 time, went back" in str(crew.run().summary())
+    assert ("their sums go over the tree" in crew.logged("agent0")) == (settings == GATHERED)
 
 
 def test_agents_that_never_agree_stop_and_keep_what_they_agreed_on(crew):

@@ -134,6 +134,26 @@ def test_an_iteration_takes_as_long_as_agents_that_send_and_wait(network, seed):
     assert model.collective_cost(*ITERATION).seconds == pytest.approx(once[0], rel=1e-9)
 
 
+@pytest.mark.parametrize("network", networks(), ids=lambda network: network.name)
+def test_a_gather_takes_as_long_as_agents_that_pass_on_what_they_have(network):
+    """Of equal links, without software: a round is the longest message's, over whatever link."""
+    free = Constants(*[0.0] * len(MEASURED))
+    model, size = CostModel(network, LinkSpeeds.alike(network, 0.02, 1e6), free), 500
+    known = {agent: {agent} for agent in range(network.size)}
+    seconds, sent = 0.0, np.zeros(network.size)
+    for links in network.gathering.rounds:
+        before = {agent: set(numbers) for agent, numbers in known.items()}
+        for (sender, receiver), sources in links.items():
+            assert receiver in network.neighbors(sender) and set(sources) <= before[sender]
+            assert not set(sources) & before[receiver]  # nothing is sent twice
+            known[receiver] |= set(sources)
+            sent[sender] += len(sources) * size + HEADER.size
+        seconds += 0.02 + 8 * bytes_on_the_wire(max(map(len, links.values())) * size) / 1e6
+    assert all(numbers == set(range(network.size)) for numbers in known.values())
+    assert model.collective_cost(Collective("gather", 1, size)).seconds == pytest.approx(seconds, rel=1e-9)
+    np.testing.assert_allclose(model.bytes_sent(Collective("gather", 1, size)), sent)
+
+
 def test_many_rounds_are_as_many_times_one_round():
     network = cs.Network.path(6)
     links = LinkSpeeds.alike(network, 0.01, 1e7)

@@ -93,6 +93,30 @@ def test_replicated_chains_need_the_tree_and_averages_take_what_is_fastest():
     assert next(way.method for way in of(cs.dmala(), network=hub).methods if way.is_best) == "tree"
 
 
+def test_what_is_gathered_takes_the_diameter_and_no_state():
+    gathered = of(cs.mala(), consensus="gather")
+    per_chunk = RING.diameter / gathered.draws_at_once
+    assert gathered.rounds == pytest.approx(RING.diameter + per_chunk)
+    assert gathered.seconds < 0.6 * of(cs.mala()).seconds
+    assert of(cs.nuts(), consensus="gather", evaluations=7).rounds < 7 * 2 + 2 + 0.1
+    # Each of five agents' 651 numbers, 9 bytes each when masked, is sent four times.
+    assert gathered.megabytes_per_agent * 1e6 == pytest.approx(4 * 9 * 651, rel=0.05)
+    way = next(way for way in of(cs.mala()).methods if way.method == "gather")
+    assert (way.rounds, way.is_best) == (2, False)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "network", "said"),
+    [
+        (cs.dmala(), RING, "only masked sums are gathered, and dmala has none"),
+        (cs.mala(), cs.Network.star(300), "300 agents are too many to gather"),
+    ],
+)
+def test_a_plan_to_gather_what_nobody_gathers_is_refused(sampler, network, said):
+    with pytest.raises(ValueError, match=said):
+        of(sampler, network=network, consensus="gather")
+
+
 def test_one_agent_waits_for_nobody():
     found = of(cs.mala(), network=cs.Network.complete(1), gradient_seconds=1e-3)
     assert (found.rounds, found.megabytes_per_agent, found.bottleneck, found.methods) == (0, 0, "compute", ())

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from rich.console import Console
 from typer import Argument, Option
 
+from .._checks import check_one_of
 from .._refused import Refused
 from .._tables import apply_change, no_file
 from ..network import Network, network_from_spec
@@ -44,6 +45,7 @@ from .options import NETWORK_HELP, WEIGHTS, NetworkSeed, Quiet, json_option, net
 from .output import new_table, print_json
 from .report import load_run
 
+WAYS = ("tree", "gather")
 ASSUMED_EVALUATIONS = 15  # a NUTS trajectory of four doublings
 PAGE = "docs/plan.md"
 LEAST_GAIN = 2.0  # times the draws for the time, from which on more chains are worth a line
@@ -84,6 +86,9 @@ def plan(
             help="A run's folder: it knows dimension, sampler, chains, gradients and effective draws.", metavar="DIR"
         ),
     ] = None,
+    consensus: Annotated[
+        str, Option(help="The way of sums: tree, or gather where they are masked.", autocompletion=lambda: [*WAYS])
+    ] = WAYS[0],
     weights: Annotated[str, WEIGHTS] = "metropolis",
     seed: NetworkSeed = 0,
     figure: Annotated[
@@ -110,10 +115,12 @@ def plan(
             raise Refused("", "a network is needed", fix)
         network = made.network if spec is None and made else network_from_spec(spec or "", weights, seed)
         size, origins = _size_of_run(built, trial, dimension, chains, evaluations, ess_per_draw)
+        check_one_of("--consensus", consensus, WAYS)
         speeds = _links(network, latency, bandwidth, links)
         gradient = seconds("--gradient-time", gradient_time)
         is_asked = built.has_steady_cost or figure is not None  # or is refused
-        found = predict(network, speeds, built, **size, gradient_seconds=gradient) if is_asked else None
+        asked = {**size, "gradient_seconds": gradient, "consensus": consensus}
+        found = predict(network, speeds, built, **asked) if is_asked else None
         advice, failed = _advice(network, speeds, built, trial, size, gradient)
         assumptions = [*origins, *failed, *_assumptions(size["chains"], gradient, found, advice)]
         if figure is not None and found is not None:
@@ -121,6 +128,7 @@ def plan(
             here = (network.size, found.seconds) if network.size > 1 else None
             plan_figure(_costs_by_family(built, size, speeds, gradient), title, figure, here)
     facts: dict[str, Any] = {"network": network.name, "links": str(speeds), "sampler": built.name}
+    facts |= {"consensus": consensus} if consensus != WAYS[0] else {}
     facts |= {name: size[name] for name in ("dimension", "chains")} | {"gradient_seconds": gradient}
     if as_json:
         told = facts | ({} if found is None else {**asdict(found), "bottleneck": found.bottleneck})

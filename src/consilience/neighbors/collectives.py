@@ -15,10 +15,16 @@ On links of some milliseconds, time is rounds. So what an iteration sends beside
   has been computed from them is to be kept back until then.
 - The root's state rides on the way down of the sum before it, where it is known which one that is: the root sends
   nothing down before it has the state that follows from the sum.
+
+Under masks there is another way, half as long: `begin(masks, gathers=True)`. Every agent's masked words go to all,
+along a tree of its own, and each adds them up: mod 2^64 a sum has the same bits in whatever order. The root's state
+stays where it is. Agents whose processors are alike compute the same from the same sums, and a fingerprint of what each
+has goes along with the next sum.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, Protocol
@@ -134,9 +140,14 @@ class Collectives:
         self.turns = Turns(post.end)
         self.begin()
 
-    def begin(self, masks: Masks | None = None) -> None:
-        """Start a new epoch, in which messages are numbered from the start."""
+    def begin(self, masks: Masks | None = None, gathers: bool = False) -> None:
+        """Start a new epoch, in which messages are numbered from the start.
+
+        Args:
+          gathers: whether sums are gathered, which only masked ones may be.
+        """
         self._number, self.masks = 0, masks
+        self._gathers = gathers and masks is not None
         self._marks: Arrays = []  # that are yet to be compared
         self._held: Arrays | None = None  # a sum that the root has yet to send, with its state
         self._told: Arrays | None = None  # the root's state, which has come with a sum
@@ -188,8 +199,13 @@ class Collectives:
         self._marks.append(numbers.copy())  # compiled code lends its memory for the time of a call
 
     def follow_root(self, state: Arrays) -> Arrays:
-        """Return the root's arrays, which have come with the last sum, or come now."""
-        if self._told is not None:
+        """Return the root's arrays, which have come with the last sum, or come now.
+
+        Where sums are gathered, they are this agent's own, and compared with the others' later, to the bit.
+        """
+        if self._gathers:
+            self.mark(np.array([[fingerprint(state), 0.0]]))
+        elif self._told is not None:
             state, self._told = self._told, None
         elif self._held is not None:
             held, self._held = self._held, None
@@ -200,6 +216,8 @@ class Collectives:
 
     def _summed(self, arrays: Arrays, rider: Sequence[RiderForm]) -> Arrays:
         """Sum `arrays` over all agents, and compare the marks that wait, in the same messages."""
+        if self._gathers and self.masks is not None:
+            return self._gathered(arrays, self.masks)
         if self._held is not None or self._told is not None:
             self.turns.refuse("a sum came where the root's state was due")
         parts = arrays if self.masks is None else [self._masked(arrays, self.masks)]
@@ -217,6 +235,34 @@ class Collectives:
                 self._judge(apart)
             self._told = found[len(parts) + len(verdict) :] if rider else None
         return sums if self.masks is None else self._unmasked(sums[0], arrays)
+
+    def _gathered(self, arrays: Arrays, masks: Masks) -> Arrays:
+        """Sum `arrays` over all agents as `_summed` does, without a tree: everybody adds up what all have sent."""
+        values, allowed = self._taken_marks()
+        words, *marks = map(np.stack, zip(*self.gather([self._masked(arrays, masks), *values, *allowed]), strict=True))
+        if marks:
+            everywhere, limits = marks
+            self._judge(difference(everywhere.max(axis=0), everywhere.min(axis=0)) > limits.min(axis=0))
+        return self._unmasked(words.sum(axis=0, dtype=np.uint64), arrays)
+
+    def gather(self, arrays: Arrays) -> list[Arrays]:
+        """Return the arrays of all agents, in the order of their numbers."""
+        known, schedule = {self._index: arrays}, self._network.gathering
+        for links in schedule.rounds:
+            number = self._next()
+            for (sender, receiver), sources in links.items():
+                if sender == self._index:
+                    packed = [np.stack(each) for each in zip(*(known[source] for source in sources), strict=True)]
+                    self._post.send([receiver], number, Form.of("gather", packed), packed)
+            for (sender, receiver), sources in links.items():
+                if receiver == self._index:
+                    form = Form.of("gather", [np.empty((len(sources), *array.shape), array.dtype) for array in arrays])
+                    [raw] = self._post.receive([sender], number, form)
+                    known |= zip(sources, map(list, zip(*arrays_of(raw, form), strict=True)), strict=True)
+        rounds, messages, carriers = price(self._network, "gather")
+        size = sum(array.nbytes for array in arrays)
+        self.traffic += Traffic(rounds, messages, messages * HEADER.size + carriers * size)
+        return [known[agent] for agent in range(self._network.size)]
 
     def _taken_marks(self) -> tuple[Arrays, Arrays]:
         """Take the marks that wait: their numbers, and how far apart these may be, as one array of each, or none."""
@@ -294,6 +340,14 @@ class Collectives:
     def _next(self) -> int:
         self._number += 1
         return self._number
+
+
+def fingerprint(arrays: Arrays) -> float:
+    """Return a number of the arrays' bits, which others have with all but no chance: a whole number of 48 bits."""
+    found = hashlib.blake2b(digest_size=6)
+    for array in arrays:
+        found.update(np.ascontiguousarray(array).data)
+    return float(int.from_bytes(found.digest(), "big"))
 
 
 def difference(high: np.ndarray, low: np.ndarray) -> np.ndarray:

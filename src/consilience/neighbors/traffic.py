@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from ..network import Network
 
-Kind = Literal["gossip", "flood", "sum", "pass", "mark", "rider"]
+Kind = Literal["gossip", "flood", "sum", "pass", "mark", "rider", "gather"]
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,8 @@ def price(network: Network, kind: Kind) -> Price:
     - "sum": every agent but the root to its parent, level by level, and back;
     - "pass": the half of it, here the root's values on their way to all;
     - "mark": numbers to compare, which ride on a sum's way up, or the verdict on them;
-    - "rider": the root's values, where they ride on a sum's way down.
+    - "rider": the root's values, where they ride on a sum's way down;
+    - "gather": every agent's own, passed on from neighbour to neighbour until all have them, together with others'.
     """
     passes = network.size - 1
     if kind == "gossip":
@@ -55,6 +56,8 @@ def price(network: Network, kind: Kind) -> Price:
         return Price(network.diameter, messages, messages)
     if kind == "sum":
         return Price(network.tree.rounds, network.tree.messages, network.tree.messages)
+    if kind == "gather":
+        return Price(network.diameter, network.gathering.messages, network.gathering.carriers)
     if kind == "pass":
         return Price(network.tree.depth, passes, passes)
     return Price(0, 0, passes)

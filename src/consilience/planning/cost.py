@@ -18,7 +18,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import NamedTuple
 
@@ -112,6 +112,16 @@ class CostModel:
         self._up = [_round(pairs, speeds, network.size) for pairs in up]
         self._down = [_round(np.array(pairs)[:, ::-1], speeds, network.size) for pairs in reversed(up)]
         self._gossip = _round(both, speeds, network.size)
+        self._speeds = speeds
+
+    @cached_property
+    def _gathering(self) -> list[tuple[_Round, int]]:
+        """Return the rounds of an all-gather, with how many agents' numbers are in the longest message of each."""
+        schedule = self.network.gathering
+        return [
+            (_round([*links], self._speeds, self.network.size), widest)
+            for links, widest in zip(schedule.rounds, schedule.widest, strict=True)
+        ]
 
     def iteration_cost(self, demand: Demand, gradient_seconds: float, quiet_seconds: float = 0.0) -> Cost:
         """Return the cost of one of many iterations: agents do not wait for each other in between.
@@ -144,6 +154,10 @@ class CostModel:
         for kind, times, message_bytes, back_bytes in collectives:
             if kind == "sum":
                 found += times * (up * (message_bytes + HEADER.size) + down * (back_bytes + HEADER.size))
+            elif kind == "gather":
+                for links in self.network.gathering.rounds:
+                    for (sender, _), sources in links.items():
+                        found[sender] += times * (len(sources) * message_bytes + HEADER.size)
             else:
                 count = down if kind == "pass" else self._rounds(kind) * gossip
                 found += times * count * (message_bytes + HEADER.size)
@@ -160,6 +174,8 @@ class CostModel:
             if kind in ("sum", "pass"):
                 ups, downs = [(each, size) for each in self._up], [(each, back or size) for each in self._down]
                 once, count = [*ups, *downs] if kind == "sum" else downs, times
+            if kind == "gather":
+                once, count = [(each, widest * size) for each, widest in self._gathering], times
             clocks = self._repeated(clocks, windows, once, count)
         return clocks
 

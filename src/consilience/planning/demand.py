@@ -22,7 +22,7 @@ from .._refused import Refused
 from ..engine import Inputs, Model, draws_at_once, move_all, noise_at_once, noise_of, start_all, trace
 from ..model import Layout, Posterior, View, stack_shards
 from ..neighbors import Kind, price
-from ..network import Network
+from ..network import WORD_BYTES, Network
 from ..runs import chain_keys, lane_inputs, lane_link
 from ..samplers import Sampler
 
@@ -91,6 +91,18 @@ class Demand:
             size += times * carriers * ((message_bytes + back_bytes) / 2 if kind == "sum" else message_bytes)
         return rounds, messages, size
 
+    @property
+    def gathered(self) -> Demand:
+        """This demand with sums that are masked and gathered, after which nobody sends a state."""
+        return replace(
+            self,
+            collectives=tuple(
+                Collective("gather", each.times, masked_bytes(each.message_bytes)) if each.kind == "sum" else each
+                for each in self.collectives
+                if each.kind != "pass"
+            ),
+        )
+
     def of_chains(self, chains: float) -> Demand:
         """Return the demand of so many times the chains."""
         return replace(
@@ -108,6 +120,11 @@ class Demand:
                 each._replace(times=each.times * rounds) if each.kind == "gossip" else each for each in self.collectives
             ),
         )
+
+
+def masked_bytes(size: int) -> int:
+    """Return the bytes of so many bytes of float32 numbers, masked."""
+    return size // FLOAT * WORD_BYTES
 
 
 def demand_of(

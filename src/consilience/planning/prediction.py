@@ -9,16 +9,17 @@ import numpy as np
 
 from .._refused import Refused
 from ..engine import CHUNK_SECONDS
-from ..network import GOSSIP, Network
+from ..network import GOSSIP, MOST_AGENTS, Network
 from ..samplers import Sampler
 from .cost import COMPUTE, MEASURED, PARTS, Constants, Cost, CostModel
-from .demand import Collective, Demand, demand_of
+from .demand import Collective, Demand, demand_of, masked_bytes
 from .links import LinkSpeeds
 
 MOST_WORK = 20_000_000  # agents × levels of the tree, which take about half a minute
 BETWEEN_CHUNKS = (Collective("flood", 1, 32),)  # what agents agree on between two chunks of draws: `Segment.agree`
 MANY_CHAINS = 64
 SAME_BITS = "same bits everywhere"
+GATHERED = "the same, masked"
 GIVEN = "gossip"  # with a number of rounds that is given, not worked out
 
 
@@ -77,6 +78,7 @@ def predict(
     evaluations: float | None = None,
     ess_per_draw: float | None = None,
     chunk_seconds: float | None = None,
+    consensus: str = "tree",
     constants: Constants = MEASURED,
 ) -> Prediction:
     """Predict the cost of a draw in a run by peers, after its warm-up.
@@ -87,9 +89,13 @@ def predict(
       evaluations: number of gradients per draw, for NUTS.
       ess_per_draw: effective draws per draw of one chain.
       chunk_seconds: time of an agent's work for a chunk besides its draws; None: by the constants.
+      consensus: the way of sums: "tree", or "gather", where they are masked.
     """
     check_size(network)
-    demand = demand_of(sampler, network, dimension, chains, evaluations)
+    demand = asked = demand_of(sampler, network, dimension, chains, evaluations)
+    if consensus == "gather":
+        check_gathered(network, sampler)
+        demand = asked.gathered
     model = CostModel(network, links, constants)
     agreement = model.collective_cost(*BETWEEN_CHUNKS)
 
@@ -128,8 +134,17 @@ def predict(
         draws_at_once=at_once,
         seconds_per_effective_draw=None if ess_per_draw is None else seconds / (chains * ess_per_draw),
         seconds_of_many=many.seconds,
-        methods=tuple(_methods(network, model, sampler, demand)),
+        methods=tuple(_methods(network, model, sampler, asked)),
     )
+
+
+def check_gathered(network: Network, sampler: Sampler) -> None:
+    """Refuse to plan sums that no agents would gather."""
+    fix = 'Leave it out, or write consensus="tree".'
+    if not sampler.maskable:
+        raise Refused('consensus="gather"', f"only masked sums are gathered, and {sampler.name} has none", fix)
+    if network.size > MOST_AGENTS:
+        raise Refused('consensus="gather"', f"{network.size:,} agents are too many to gather", fix)
 
 
 def check_size(network: Network) -> None:
@@ -160,6 +175,10 @@ def _methods(network: Network, model: CostModel, sampler: Sampler, demand: Deman
     if network.size == 1:
         return []
     known = {row.method: row.rounds for row in network.plan().rows} | {"tree": network.tree.rounds}
+    asked_by = {
+        "tree": lambda size: Collective("sum", 1, size, size),
+        "gather": lambda size: Collective("gather", 1, masked_bytes(size)),
+    }
     sums = [each.message_bytes for each in demand.collectives if each.kind == "sum"]
     averages = [each for each in demand.collectives if each.kind == "gossip"]
     floods = [each.message_bytes for each in demand.collectives if each.kind == "flood"]
@@ -169,7 +188,7 @@ def _methods(network: Network, model: CostModel, sampler: Sampler, demand: Deman
         ways = []
         for method, note in notes.items():
             rounds = known[method]
-            asked = Collective("sum", 1, size, size) if method == "tree" else Collective("gossip", rounds, size)
+            asked = asked_by[method](size) if method in asked_by else Collective("gossip", rounds, size)
             sent, took = float(model.bytes_sent(asked).mean()) / 1e6, model.collective_cost(asked).seconds
             ways.append(AgreementMethod(purpose, method, rounds, took, sent, False, note))
         best = ways[0] if exact else min(ways, key=lambda way: way.seconds)
@@ -177,7 +196,7 @@ def _methods(network: Network, model: CostModel, sampler: Sampler, demand: Deman
 
     if sampler.replicated:
         inexact = "not the same bits"
-        notes = {"tree": SAME_BITS, "finite-time": inexact, "chebyshev": inexact}
+        notes = {"tree": SAME_BITS, "gather": GATHERED, "finite-time": inexact, "chebyshev": inexact}
         there = {method: note for method, note in notes.items() if method in known}
         add("sum of gradients", max(sums), there, exact=True)
     elif sampler.gossips_averages:

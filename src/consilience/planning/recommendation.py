@@ -137,7 +137,7 @@ def recommend(
         chosen = next(run for run in by_chains if run.seconds <= NEARLY_BEST * least)
         found.append(replace(chosen, is_likely=name != unlikely, is_assumed=name not in known))
     best = min((run for run in found if run.is_likely), key=lambda run: run.seconds)
-    ordered = tuple(sorted(found, key=lambda run: (run is not best, run.seconds)))
+    ordered = tuple(sorted(found, key=lambda run: (run is not best, not run.is_likely, run.seconds)))
     unknown = _unknown([run for run in ordered if run.is_assumed], facts)
     sampler = SURROGATE if best.sampler == SPLIT else best.sampler
     return Recommendation(sampler, "tree", best.chains, best.seconds, _sentence(ordered), unknown, ordered)
@@ -229,7 +229,7 @@ def _sentence(runs: Sequence[WholeRun]) -> str:
     told = f"Take {what}, {best.chains} chains, and sums over the tree: {EFFECTIVE_DRAWS:,} effective draws in about "
     told += in_words(best.seconds)
     slower = [f"{run.sampler} {in_words(run.seconds)}" for run in others if run.is_likely]
-    told += f". In its place {', '.join(slower)}." if slower else "."
+    told += f", in place of {', '.join(slower)}." if slower else "."
     other = next((run for run in others if not run.is_likely), None)
     if best.sampler == SURROGATE and other is not None:
         told += f" Should its proposals be accepted too seldom, it goes on by trajectories: {in_words(other.seconds)}."

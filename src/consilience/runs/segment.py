@@ -6,7 +6,8 @@ posteriors, and are never put together.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from glob import escape
@@ -21,7 +22,7 @@ from .._lazy import LazyModule
 from ..engine import ROWS_TRACED, Chains, Hosts, Inputs, Model, OneDevice, start_values_all, trace
 from ..model import Shard, check_start, form, infinities_explained, stack_on_host
 from ..neighbors import Arrays, Collectives, Form, Interrupted, Masks, PeerNeighbors, Traffic, no_edges
-from ..network import Network
+from ..network import WORD_BYTES, Network, is_gathered
 from ..peers import Mailbox, Place
 from ..store import RUN, Part, Progress, RunFolder, Table, flat, read_checkpoint, read_run
 from .driver import Job, open_job
@@ -31,10 +32,11 @@ from .runtime import Wish
 from .simulate import chain_keys, lane_inputs, lane_link
 
 nx: Any = LazyModule("networkx")
+log = logging.getLogger("consilience.peers")
 
 # Recorded by every agent, and free to differ between them.
 OWN = (
-    *("format", "status", "created", "data.", "dims.", "labels.coords."),
+    *("format", "status", "created", "data.", "dims.", "labels.coords.", "labels.groups", "own.groups"),
     *("model.start", "model.prior", "model.likelihood"),
     *("versions.python", "versions.numpy", "versions.device"),
 )
@@ -48,11 +50,13 @@ class Terms:
       on_loss: "wait" for an agent that is gone, "stop" all, or "continue-without" it.
       patience: seconds without any sign of an agent after which it counts as gone, for the latter two.
       mask: whether to hide each agent's part of exact sums.
+      consensus: whether masked sums go over the tree, or are gathered: "tree", "gather", or "auto".
     """
 
     on_loss: str
     patience: float
     mask: bool
+    consensus: str = "auto"
 
 
 class Meeting(NamedTuple):
@@ -72,9 +76,11 @@ class Segment:
       request: what this agent asks for; its folder is a segment's, and a run that is there is resumed.
       members: the agents that take part, by their numbers in the whole network.
       is_to_stop: tells whether this agent wishes all to end after the next chunk.
+      secret: numbers that this agent alone knows, for the momenta of its own variables.
     """
 
     hosts = Hosts()
+    holds_own = True
     stack = staticmethod(stack_on_host)
 
     def __init__(
@@ -85,7 +91,9 @@ class Segment:
         members: tuple[int, ...],
         mailbox: Mailbox,
         is_to_stop: Callable[[], bool],
+        secret: Sequence[int] = (),
     ) -> None:
+        self._secret = secret
         self._terms, self._place, self._mailbox, self._is_to_stop = terms, place, mailbox, is_to_stop
         self.members = tuple(place.names[member] for member in members)
         self.without = tuple(name for name in place.names if name not in self.members)
@@ -116,16 +124,16 @@ class Segment:
         """Trace this agent's chains: a single lane, whose link calls out of the compiled loop, round by round."""
 
         def link(inputs: Inputs) -> PeerNeighbors:
-            return PeerNeighbors(self.collectives, prepared.network, self._index)
+            return PeerNeighbors(self.collectives, prepared.network, self._index, self._secret)
 
+        one_copy = prepared.sampler.replicated and prepared.own is None
         shard = jax.tree.map(jnp.asarray, prepared.stacked)
         keys = chain_keys(prepared.key, len(prepared.starts))
         inputs = Inputs(prepared.sampler, no_edges(prepared.network.size), jnp.int32(0), shard, keys)
-        model = Model(
-            prepared.posterior, prepared.layout, link, prepared.sampler.replicated, prepared.drawn, None, None
-        )
+        views = (prepared.drawn, None, None)
+        model = Model(prepared.posterior, prepared.layout, link, one_copy, *views, own=prepared.own)
         code = code_of_lanes(prepared)
-        return Chains(prepared.network, model, inputs, prepared.starts, OneDevice(1), code=code, sent=self._sent)
+        return Chains(prepared.network, model, inputs, prepared.positions, OneDevice(1), code=code, sent=self._sent)
 
     def check_start(self, chains: Chains) -> None:
         """Refuse a start at which this agent's density is not finite; nothing is sent for that."""
@@ -150,7 +158,7 @@ class Segment:
     def begin(self, meeting: Meeting) -> Progress:
         """Go back to the iteration that all agents start from, and return the progress there."""
         chains, sink, prepared = self.job.chains, self._sink(), self.job.prepared
-        self.collectives.begin(meeting.masks)
+        self.collectives.begin(meeting.masks, self._is_gathered(meeting))
         before = self._sent()  # in an epoch that failed, of which some agents may have seen more than others
         said = (meeting.digest, -meeting.digest, -before.rounds, -before.messages, -before.bytes)
         least, negated, *sent = self._least(*said)
@@ -161,8 +169,9 @@ class Segment:
         key = jax.random.fold_in(prepared.key, meeting.attempt) if meeting.attempt else prepared.key
         chains.inputs = chains.inputs._replace(chain_keys=chain_keys(key, chains.chains))
         if sink.snapshot is None:
-            [starts] = self.collectives.down([np.asarray(chains.positions)], kind="start")  # others may round theirs
-            chains.positions = jnp.asarray(starts)
+            shared, own = np.split(np.asarray(chains.positions), [prepared.layout.dimension], axis=1)
+            [starts] = self.collectives.down([shared], kind="start")  # others may round theirs
+            chains.positions = jnp.asarray(np.concatenate([starts, own], axis=1))
             names = self.names(prepared.network)
             with infinities_explained(names, self.job.shards):
                 check_start(*map(np.asarray, chains.begin()), agents=names)
@@ -170,6 +179,15 @@ class Segment:
             chains.restore(sink.snapshot)
         traffic = Traffic(*(-number for number in sent)) + self._sent()
         return replace(sink.progress.sent(traffic), attempt=meeting.attempt)
+
+    def _is_gathered(self, meeting: Meeting) -> bool:
+        """Tell whether sums are gathered in an epoch: not after agents have computed unlike, which the tree levels."""
+        prepared = self.job.prepared
+        numbers = self.job.chains.chains * (1 + prepared.layout.dimension)  # of a value and a gradient
+        gathers = is_gathered(self._terms.consensus, prepared.network, WORD_BYTES * numbers)
+        if meeting.masks is not None and gathers and meeting.attempt:
+            log.warning("the agents do not compute the same to the bit: their sums go over the tree")
+        return meeting.masks is not None and gathers and not meeting.attempt
 
     def _sink(self) -> RunFolder:
         assert isinstance(self.job.sink, RunFolder)  # a peer keeps nothing in memory alone
@@ -237,14 +255,19 @@ def _rest(network: Network, members: tuple[int, ...], without: tuple[str, ...]) 
 
 
 def code_of_lanes(prepared: Prepared) -> str:
-    """Return the fingerprint of model and sampler, as if simulated with two rows of zeros on every agent."""
+    """Return the fingerprint of model and sampler, as if simulated with two rows of zeros on every agent.
+
+    So every agent has one group, of whatever number of groups it has in fact.
+    """
+    own = None if prepared.own is None else replace(prepared.own, room=1)
+    prepared = replace(prepared, own=own)
     size, form_of_one = prepared.network.size, prepared.stacked.padded_form.batch
     batch = jax.tree.map(lambda leaf: np.zeros((size, ROWS_TRACED, *leaf.shape[2:]), leaf.dtype), form_of_one)
     keys = chain_keys(prepared.key, len(prepared.starts))
     inputs = lane_inputs(prepared.network, prepared.sampler, Shard(batch, None), keys)
-    one_copy = prepared.sampler.replicated
-    model = Model(prepared.posterior, prepared.layout, lane_link(one_copy), one_copy, prepared.drawn, None, None)
-    return trace(model, inputs, prepared.starts).fingerprint().code
+    one_copy, views = prepared.sampler.replicated and own is None, (prepared.drawn, None, None)
+    model = Model(prepared.posterior, prepared.layout, lane_link(one_copy), one_copy, *views, own=own)
+    return trace(model, inputs, prepared.positions).fingerprint().code
 
 
 def _alike(job: Job, terms: Terms) -> dict[str, str]:
@@ -252,4 +275,4 @@ def _alike(job: Job, terms: Terms) -> dict[str, str]:
     facts = {
         name: str(value) for name, value in flat(job.identity) if not name.startswith(OWN) and name != "agent.name"
     }
-    return {**facts, "columns": form(job.shards[0]), "on_loss": terms.on_loss}
+    return {**facts, "columns": form(job.shards[0]), "on_loss": terms.on_loss, "consensus": terms.consensus}

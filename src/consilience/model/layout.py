@@ -32,12 +32,16 @@ class Layout:
     names: tuple[str, ...]
 
     @classmethod
-    def of(cls, params: Params, what: str = "init") -> Layout:
-        """Return the layout of `params`; refuse leaves that are not floating-point, naming the argument `what`."""
+    def of(cls, params: Params, what: str = "init", root: str = "params") -> Layout:
+        """Return the layout of `params`; refuse leaves that are not floating-point, naming the argument `what`.
+
+        Args:
+          root: the name of a bare array.
+        """
         paths, treedef = jax.tree_util.tree_flatten_with_path(params)
         if not paths:
             raise Refused(what, "it has no parameters", "Pass the model's parameters, for example jnp.zeros(3).")
-        names = [leaf_name(path) for path, _ in paths]
+        names = [leaf_name(path, root) for path, _ in paths]
         arrays = []
         for name, (_, leaf) in zip(names, paths, strict=True):
             try:

@@ -15,6 +15,7 @@ class Alone:
     """`Neighbors` on a network of one agent: the mean and the sum are its own value, and nothing is sent."""
 
     size = 1
+    secret = ()
 
     @property
     def index(self) -> jax.Array:

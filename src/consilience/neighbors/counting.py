@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -28,8 +29,11 @@ class Counted:
     """Base of the links to other agents, which counts their collectives in the code where a link was made.
 
     Attributes:
+      secret: numbers that this agent alone knows: none, unless it is a process of its own.
       exchanges: the collectives so far, for the runtime to count.
     """
+
+    secret: Sequence[int | jax.Array] = ()
 
     def __init__(self) -> None:
         self._trace = trace_state()

@@ -11,7 +11,7 @@ chains. Ordered effects would keep the calls in their order, but loops over chai
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -42,8 +42,9 @@ class PeerNeighbors(Counted):
       calls: how many calls the traced code makes outside of loops.
     """
 
-    def __init__(self, collectives: Collectives, network: Network, index: int) -> None:
+    def __init__(self, collectives: Collectives, network: Network, index: int, secret: Sequence[int] = ()) -> None:
         super().__init__()
+        self.secret = secret
         self._collectives, self._network, self._index = collectives, network, index
         self.calls = 0
         self._number: jax.Array = jnp.int32(0)  # of the next call

@@ -6,6 +6,7 @@ devices of a mesh, processes on other machines) is up to the runtime, and each r
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -50,6 +51,10 @@ class Neighbors(Protocol):
     @property
     def index(self) -> jax.Array:
         """Number of this agent, 0 ... m - 1, which makes its random numbers its own."""
+
+    @property
+    def secret(self) -> Sequence[int | jax.Array]:
+        """Numbers that nobody but this agent knows; none where one process has all agents."""
 
     # --- gossip: one message to each neighbour a round -------------------------------------------------
 

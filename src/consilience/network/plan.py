@@ -128,6 +128,12 @@ def plan_network(network: Network, tolerance: float = 1e-6) -> Plan:
             "flooding",
             f"Nothing is rounded, and no method takes fewer rounds than the diameter, {flooding:,}.",
         ),
+        MethodChoice(
+            "Questions (surrogate)",
+            "tree",
+            f"Points from the root down, then a sum, the same bits again: {_rounds(tree.depth + tree.rounds)} for all "
+            "that a thousand draws of each chain need, and tens of questions in a run.",
+        ),
     )
     return Plan(network.facts, tuple(costs), choices)
 

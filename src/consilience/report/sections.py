@@ -78,6 +78,8 @@ def verdict(reading: RunReading) -> Markup:
     start = reading.summary.start
     if start is not None:
         parts.append(paragraph(tag("strong", "Started "), f"{start.text}."))
+    if reading.summary.of_own is not None:
+        parts.append(paragraph(tag("strong", "Own variables: "), f"{reading.summary.of_own}."))
     return tag("div", *parts, class_="verdict careful" if reading.grave else "verdict")
 
 

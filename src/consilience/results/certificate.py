@@ -7,6 +7,7 @@ computed from draws can show what no chain has seen. So all that can be checked 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
+from unicodedata import combining
 
 import numpy as np
 
@@ -78,9 +79,9 @@ class Certificate(NamedTuple):
     def lines(self) -> list[str]:
         """Return the certificate as text, a line each."""
         columns = zip(*((check.name, check.found, check.limit) for check in self.checks), strict=True)
-        names, found, limits = (max(map(len, column)) for column in columns)
+        names, found, limits = (max(map(_width, column)) for column in columns)
         rows = (
-            f"  {check.name:<{names}}  {check.found:<{found}}  {check.limit:<{limits}}  "
+            f"  {_padded(check.name, names)}  {_padded(check.found, found)}  {_padded(check.limit, limits)}  "
             f"{check.verdict if check.holds else check.verdict.upper()}".rstrip()
             for check in self.checks
         )
@@ -90,6 +91,15 @@ class Certificate(NamedTuple):
             *rows,
             f"  {self.blindness}",
         ]
+
+
+def _width(text: str) -> int:
+    """Return how many places a text takes: an accent such as that of k̂ takes none."""
+    return sum(not combining(letter) for letter in text)
+
+
+def _padded(text: str, width: int) -> str:
+    return text + " " * (width - _width(text))
 
 
 def certificate(run: Run) -> Certificate | None:

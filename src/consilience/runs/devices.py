@@ -83,6 +83,10 @@ class Devices:
         return Hosts.all()
 
     @property
+    def holds_own(self) -> bool:
+        return self.hosts.count == 1  # or a host would have to keep what another's agents have of their own
+
+    @property
     def record(self) -> Table:
         return {}
 

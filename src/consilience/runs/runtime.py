@@ -49,11 +49,14 @@ class Home(Protocol):
 
     Attributes:
       hosts: as of a `Runtime`.
+      holds_own: whether it can run models with variables that stay with their owner.
       record: what the run's record says of it.
     """
 
     @property
     def hosts(self) -> Hosts: ...
+    @property
+    def holds_own(self) -> bool: ...
     @property
     def record(self) -> Table: ...
 

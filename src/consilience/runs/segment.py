@@ -7,7 +7,7 @@ posteriors, and are never put together.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from glob import escape
@@ -36,7 +36,7 @@ log = logging.getLogger("consilience.peers")
 
 # Recorded by every agent, and free to differ between them.
 OWN = (
-    *("format", "status", "created", "data.", "dims.", "labels.coords."),
+    *("format", "status", "created", "data.", "dims.", "labels.coords.", "labels.groups", "own.groups"),
     *("model.start", "model.prior", "model.likelihood"),
     *("versions.python", "versions.numpy", "versions.device"),
 )
@@ -76,9 +76,11 @@ class Segment:
       request: what this agent asks for; its folder is a segment's, and a run that is there is resumed.
       members: the agents that take part, by their numbers in the whole network.
       is_to_stop: tells whether this agent wishes all to end after the next chunk.
+      secret: numbers that this agent alone knows, for the momenta of its own variables.
     """
 
     hosts = Hosts()
+    holds_own = True
     stack = staticmethod(stack_on_host)
 
     def __init__(
@@ -89,7 +91,9 @@ class Segment:
         members: tuple[int, ...],
         mailbox: Mailbox,
         is_to_stop: Callable[[], bool],
+        secret: Sequence[int] = (),
     ) -> None:
+        self._secret = secret
         self._terms, self._place, self._mailbox, self._is_to_stop = terms, place, mailbox, is_to_stop
         self.members = tuple(place.names[member] for member in members)
         self.without = tuple(name for name in place.names if name not in self.members)
@@ -120,16 +124,16 @@ class Segment:
         """Trace this agent's chains: a single lane, whose link calls out of the compiled loop, round by round."""
 
         def link(inputs: Inputs) -> PeerNeighbors:
-            return PeerNeighbors(self.collectives, prepared.network, self._index)
+            return PeerNeighbors(self.collectives, prepared.network, self._index, self._secret)
 
+        one_copy = prepared.sampler.replicated and prepared.own is None
         shard = jax.tree.map(jnp.asarray, prepared.stacked)
         keys = chain_keys(prepared.key, len(prepared.starts))
         inputs = Inputs(prepared.sampler, no_edges(prepared.network.size), jnp.int32(0), shard, keys)
-        model = Model(
-            prepared.posterior, prepared.layout, link, prepared.sampler.replicated, prepared.drawn, None, None
-        )
+        views = (prepared.drawn, None, None)
+        model = Model(prepared.posterior, prepared.layout, link, one_copy, *views, own=prepared.own)
         code = code_of_lanes(prepared)
-        return Chains(prepared.network, model, inputs, prepared.starts, OneDevice(1), code=code, sent=self._sent)
+        return Chains(prepared.network, model, inputs, prepared.positions, OneDevice(1), code=code, sent=self._sent)
 
     def check_start(self, chains: Chains) -> None:
         """Refuse a start at which this agent's density is not finite; nothing is sent for that."""
@@ -165,8 +169,9 @@ class Segment:
         key = jax.random.fold_in(prepared.key, meeting.attempt) if meeting.attempt else prepared.key
         chains.inputs = chains.inputs._replace(chain_keys=chain_keys(key, chains.chains))
         if sink.snapshot is None:
-            [starts] = self.collectives.down([np.asarray(chains.positions)], kind="start")  # others may round theirs
-            chains.positions = jnp.asarray(starts)
+            shared, own = np.split(np.asarray(chains.positions), [prepared.layout.dimension], axis=1)
+            [starts] = self.collectives.down([shared], kind="start")  # others may round theirs
+            chains.positions = jnp.asarray(np.concatenate([starts, own], axis=1))
             names = self.names(prepared.network)
             with infinities_explained(names, self.job.shards):
                 check_start(*map(np.asarray, chains.begin()), agents=names)
@@ -250,14 +255,19 @@ def _rest(network: Network, members: tuple[int, ...], without: tuple[str, ...]) 
 
 
 def code_of_lanes(prepared: Prepared) -> str:
-    """Return the fingerprint of model and sampler, as if simulated with two rows of zeros on every agent."""
+    """Return the fingerprint of model and sampler, as if simulated with two rows of zeros on every agent.
+
+    So every agent has one group, of whatever number of groups it has in fact.
+    """
+    own = None if prepared.own is None else replace(prepared.own, room=1)
+    prepared = replace(prepared, own=own)
     size, form_of_one = prepared.network.size, prepared.stacked.padded_form.batch
     batch = jax.tree.map(lambda leaf: np.zeros((size, ROWS_TRACED, *leaf.shape[2:]), leaf.dtype), form_of_one)
     keys = chain_keys(prepared.key, len(prepared.starts))
     inputs = lane_inputs(prepared.network, prepared.sampler, Shard(batch, None), keys)
-    one_copy = prepared.sampler.replicated
-    model = Model(prepared.posterior, prepared.layout, lane_link(one_copy), one_copy, prepared.drawn, None, None)
-    return trace(model, inputs, prepared.starts).fingerprint().code
+    one_copy, views = prepared.sampler.replicated and own is None, (prepared.drawn, None, None)
+    model = Model(prepared.posterior, prepared.layout, lane_link(one_copy), one_copy, *views, own=own)
+    return trace(model, inputs, prepared.positions).fingerprint().code
 
 
 def _alike(job: Job, terms: Terms) -> dict[str, str]:

@@ -78,6 +78,11 @@ class Sampler(ABC):
         return self.communicates and self.replicated
 
     @property
+    def moves_own(self) -> bool:
+        """True if it also samples variables that stay with their owner, which follow the shared ones in the vector."""
+        return False
+
+    @property
     def has_steady_cost(self) -> bool:
         """True if iterations cost the network about the same, so that a draw has rounds that can be planned."""
         return True
@@ -139,3 +144,11 @@ class SecondStage(Protocol):
 def own_key(key: Key, neighbors: Neighbors) -> Key:
     """Make a key of this agent alone from the key that all agents share."""
     return jax.random.fold_in(key, neighbors.index)
+
+
+def private_key(key: Key, neighbors: Neighbors) -> Key:
+    """Make a key that nobody else can make, where this agent is a process of its own; `own_key` everybody can."""
+    key = own_key(key, neighbors)
+    for word in neighbors.secret:
+        key = jax.random.fold_in(key, word)
+    return key

@@ -52,6 +52,7 @@ class ConsensusMonteCarlo(NUTS):
     name = "consensus_monte_carlo"
     bias = "its weighted mean of the agents' own draws is a posterior draw only where all subposteriors are Gaussian."
     replicated = False
+    moves_own = False
     common_noise = False
     communicates = False  # before the last draw
 

@@ -58,6 +58,14 @@ class ReplicatedState(NamedTuple):
         return self.inner.position
 
 
+def _all_of_it(tree: Any) -> Any:
+    return tree
+
+
+def _in_its_place(tree: Any, shared: Any) -> Any:
+    return shared
+
+
 class Algorithm(NamedTuple):
     """A kernel for one machine, as in BlackJAX, whose step also takes what a warm-up tunes as an argument."""
 
@@ -66,6 +74,8 @@ class Algorithm(NamedTuple):
     evaluations: Callable[[Any], jax.Array]  # how often the step of an info evaluated the log density, by stages
     logdensity: Callable[[Any], Scalar] | None = None  # log π where a state is, which a run then keeps with the draw
     sums: int | None = None  # that a step makes, where that is known beforehand
+    shared: Callable[[Any], Any] = _all_of_it  # what all agents have alike of a state, a vector or an Adaptation
+    with_shared: Callable[[Any, Any], Any] = _in_its_place  # such a tree with that in its place
 
 
 def network_logdensity(local: LogDensity, neighbors: Neighbors) -> LogDensity:
@@ -128,8 +138,10 @@ def move_replicated(
         evaluated = carry.evaluated + algorithm.evaluations(info)
         kept = _scalars(info)
         with alignment:
-            digest = _digest(inner.position, state.position, kept)
-            (inner, kept), is_in_step = neighbors.follow_root((inner, kept), digest, evaluation)
+            mine, before = algorithm.shared(inner), algorithm.shared(state.position)
+            digest = _digest(algorithm.shared(inner.position), before, kept)
+            (followed, kept), is_in_step = neighbors.follow_root((mine, kept), digest, evaluation)
+            inner = algorithm.with_shared(inner, followed)
         return Attempt(carry.number + 1, evaluated, inner, kept, is_in_step)
 
     with evaluation:
@@ -151,7 +163,7 @@ def move_replicated(
         def warm_up(old: Adaptation) -> Adaptation:
             new = adaptation.update(old, state.iteration, agreed.position, done.info["acceptance_rate"])
             with warming:
-                return neighbors.follow_root(new)[0]
+                return algorithm.with_shared(new, neighbors.follow_root(algorithm.shared(new))[0])
 
         is_warming_up = adaptation.is_warming_up(state.iteration)
         if is_idle is not None:

@@ -6,7 +6,6 @@ import pytest
 
 import consilience as cs
 from consilience._refused import Refused
-from consilience.neighbors import HEADER
 from consilience.planning import (
     ASSUMED,
     EFFECTIVE_DRAWS,
@@ -14,11 +13,13 @@ from consilience.planning import (
     SPLIT,
     STARTED,
     SURROGATE,
+    Demand,
     LinkSpeeds,
     demand_of,
     recommend,
 )
 from consilience.planning.cost import CostModel
+from consilience.planning.questions import questions_of
 from consilience.planning.recommendation import CHAINS, NUTS, _Whole, in_words
 
 RING = cs.Network.ring(4)
@@ -53,23 +54,32 @@ def runs_of(found):
 def test_a_whole_run_takes_the_rounds_and_bytes_that_were_counted(counted):
     fit_sums = int(counted.raw_stats["surrogate_sums"].max())
     facts = ASSUMED[SURROGATE]._replace(fit_sums=fit_sums, ess_per_draw=EFFECTIVE_DRAWS / (DRAWS * CHAINS_RUN))
-    found = recommend(RING, SLOW, 3, known={SURROGATE: facts})
-    planned = runs_of(found)[SURROGATE]
-    assert (found.sampler, planned.chains, planned.draws) == (SURROGATE, CHAINS_RUN, DRAWS)
+    planned = _Whole(RING, CostModel(RING, SLOW), MEASURED, 3, 0.0).run(SURROGATE, facts, CHAINS_RUN, "tree")
+    assert planned.draws == DRAWS
     assert (planned.sums, planned.rounds) == (fit_sums + 1, counted.traffic.rounds)
-    # How many sums of a fit are scores is not known beforehand, and two are assumed: they carry most of the bytes.
-    headers = counted.traffic.messages * HEADER.size
-    assert 0.5 < 4e6 * planned.megabytes_per_agent / (counted.traffic.bytes + headers) < 2
+    asked = questions_of(cs.surrogate(), RING, 3)
+    climbing, trial, block = (
+        Demand(question.collectives, 1.0, 0, 0).traffic(RING)[2]
+        for question in (asked.derivatives, asked.trial, asked.block.of_chains(CHAINS_RUN))
+    )
+    # How many sums of a fit are scores is not known beforehand.
+    assert counted.traffic.bytes in [(fit_sums - k) * climbing + k * trial + block for k in range(1, fit_sums)]
 
 
 def test_many_chains_share_the_rounds_of_nuts_and_a_surrogate_needs_few(by_default):
     found = runs_of(by_default)
-    assert [*found] == [SURROGATE, STARTED, SPLIT, NUTS]
-    assert (by_default.sampler, by_default.consensus, by_default.chains) == (SURROGATE, "tree", CHAINS[0])
+    assert [*found] == [SURROGATE, STARTED, NUTS, SPLIT]
+    assert (by_default.sampler, by_default.consensus, by_default.chains) == (SURROGATE, "gather", CHAINS[0])
     assert found[STARTED].chains > CHAINS[0]
     assert found[NUTS].seconds > 100 * by_default.seconds
     assert [run.sampler for run in by_default.runs if not run.is_likely] == [SPLIT]
-    for words in ("Take surrogate, 4 chains", "sums over the tree", "1,000 effective draws", "nuts", "goes on by"):
+    for words in (
+        "Take surrogate, 4 chains",
+        "masked sums that are gathered",
+        "1,000 effective draws",
+        "nuts",
+        "goes on by",
+    ):
         assert words in by_default.sentence
     assert "Only a trial can tell" in by_default.unknown
 
@@ -122,3 +132,22 @@ def test_a_draw_with_a_number_of_sums_that_nobody_knows_beforehand_is_that_of_nu
     found, expected = whole._draw(7.0), demand_of(cs.nuts(), RING, 8, evaluations=7)
     assert found.traffic(RING)[:2] == expected.traffic(RING)[:2]
     assert found.traffic(RING)[2] == pytest.approx(expected.traffic(RING)[2], rel=0.1)
+
+
+def test_sums_go_over_the_tree_where_masks_hide_nothing_and_where_links_are_narrow():
+    two = cs.Network.path(2)
+    assert {run.consensus for run in recommend(two, LinkSpeeds.alike(two, 0.02, 5e7), 8).runs} == {"tree"}
+    narrow = _Whole(RING, CostModel(RING, LinkSpeeds.alike(RING, 1e-4, 1e5)), MEASURED, 50, 0.0)
+    assert narrow.run(NUTS, ASSUMED[NUTS], 4, "tree").seconds < narrow.run(NUTS, ASSUMED[NUTS], 4, "gather").seconds
+    gathered, over_tree = (
+        _Whole(RING, CostModel(RING, SLOW), MEASURED, 8, 0.0).run(NUTS, ASSUMED[NUTS], 4, way)
+        for way in ("gather", "tree")
+    )
+    assert gathered.rounds == RING.diameter * gathered.sums
+    assert over_tree.rounds == RING.tree.rounds * over_tree.sums + RING.tree.depth * 1300  # draws and warm-up
+
+
+def test_questions_of_many_chains_are_more_work():
+    asked = questions_of(cs.surrogate(), RING, 3)
+    assert asked.block.of_chains(64).evaluations == 64 * asked.block.evaluations > 0
+    assert asked.derivatives.evaluations > asked.derivatives.collectives[-1].times

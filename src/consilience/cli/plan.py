@@ -110,30 +110,23 @@ def plan(
         made = None if run is None else load_run(run)
         trial = None if made is None else trial_of(made)
         built = _sampler(sampler, changes or [], trial)
-        if spec is None and made is None:
-            fix = "Write consilience plan ring:5 --latency 20ms --bandwidth 50Mbit/s ..."
-            raise Refused("", "a network is needed", fix)
-        network = made.network if spec is None and made else network_from_spec(spec or "", weights, seed)
+        network = made.network if spec is None and made else network_from_spec(_needed(spec), weights, seed)
         size, origins = _size_of_run(built, trial, dimension, chains, evaluations, ess_per_draw)
         check_one_of("--consensus", consensus, WAYS)
         speeds = _links(network, latency, bandwidth, links)
         gradient = seconds("--gradient-time", gradient_time)
-        is_asked = built.has_steady_cost or figure is not None  # or is refused
-        asked = {**size, "gradient_seconds": gradient, "consensus": consensus}
-        found = predict(network, speeds, built, **asked) if is_asked else None
+        found = None
+        if built.has_steady_cost or figure is not None:  # or is refused
+            found = predict(network, speeds, built, **size, gradient_seconds=gradient, consensus=consensus)
         advice, failed = _advice(network, speeds, built, trial, size, gradient)
         assumptions = [*origins, *failed, *_assumptions(size["chains"], gradient, found, advice)]
         if figure is not None and found is not None:
-            title = f"{built.name}, {size['dimension']:,} parameters; links of {speeds}"
-            here = (network.size, found.seconds) if network.size > 1 else None
-            plan_figure(_costs_by_family(built, size, speeds, gradient), title, figure, here)
+            _draw_families(figure, built, size, speeds, gradient, network, found)
     facts: dict[str, Any] = {"network": network.name, "links": str(speeds), "sampler": built.name}
     facts |= {"consensus": consensus} if consensus != WAYS[0] else {}
     facts |= {name: size[name] for name in ("dimension", "chains")} | {"gradient_seconds": gradient}
     if as_json:
-        told = facts | ({} if found is None else {**asdict(found), "bottleneck": found.bottleneck})
-        told |= {"recommendation": advice and asdict(advice), "assumptions": assumptions}
-        print_json(told | ({"figure": str(figure)} if figure else {}))
+        _print_json(facts, found, advice, assumptions, figure)
     else:
         _print({**facts, "has_free_lengths": built.has_free_lengths}, found, advice, [] if quiet else assumptions)
         if figure is not None:
@@ -141,6 +134,13 @@ def plan(
 
 
 # --- what is asked ----------------------------------------------------------------------------------------------
+
+
+def _needed(spec: str | None) -> str:
+    if spec is None:
+        fix = "Write consilience plan ring:5 --latency 20ms --bandwidth 50Mbit/s ..."
+        raise Refused("", "a network is needed", fix)
+    return spec
 
 
 def _sampler(name: str | None, changes: list[str], trial: Trial | None) -> Sampler:
@@ -221,6 +221,20 @@ def _check_figure(path: Path) -> None:
     if path.suffix not in PICTURES:
         right = path.with_suffix(PICTURES[0])
         raise Refused(f"--figure {path}", f"what is drawn is {', '.join(PICTURES)}", f"Write --figure {right}.")
+
+
+def _draw_families(
+    path: Path,
+    sampler: Sampler,
+    size: dict[str, Any],
+    links: LinkSpeeds,
+    gradient: float,
+    network: Network,
+    found: Prediction,
+) -> None:
+    title = f"{sampler.name}, {size['dimension']:,} parameters; links of {links}"
+    here = (network.size, found.seconds) if network.size > 1 else None
+    plan_figure(_costs_by_family(sampler, size, links, gradient), title, path, here)
 
 
 def _costs_by_family(sampler: Sampler, size: dict[str, Any], links: LinkSpeeds, gradient: float) -> Any:
@@ -304,18 +318,30 @@ def _print(
         console.print(f"- {line}", style="dim", highlight=False)
 
 
+def _print_json(
+    facts: dict[str, Any],
+    found: Prediction | None,
+    advice: Recommendation | None,
+    assumptions: list[str],
+    figure: Path | None,
+) -> None:
+    told = facts | ({} if found is None else {**asdict(found), "bottleneck": found.bottleneck})
+    told |= {"recommendation": advice and asdict(advice), "assumptions": assumptions}
+    print_json(told | ({"figure": str(figure)} if figure else {}))
+
+
 def _print_advice(console: Console, facts: dict[str, Any], advice: Recommendation) -> None:
     """Print what whole runs would take, and which is recommended."""
     title = (
         f"{EFFECTIVE_DRAWS:,} effective draws from a cold start, {facts['dimension']:,} parameters; {facts['links']}"
     )
-    header = ("sampler", "chains", "time", "sums", "rounds", "sent")
-    table = new_table(header, header[:1], header[:1], title=title)
+    header = ("sampler", "by", "chains", "time", "sums", "rounds", "sent")
+    table = new_table(header, header[:2], header[:1], title=title)
     for run in advice.runs:
         name = f"[bold]{run.sampler}[/]" if run is advice.runs[0] else run.sampler
         name += "" if run.is_likely else " (not likely)"
         figures = (in_words(run.seconds), f"{run.sums:,}", f"{run.rounds:,}", _size(run.megabytes_per_agent))
-        table.add_row(name, str(run.chains), *figures)
+        table.add_row(name, run.consensus, str(run.chains), *figures)
     console.print(table)
     console.print(f"{advice.sentence}\n", highlight=False)
 
@@ -373,4 +399,6 @@ def _time(seconds: float) -> str:
 def _size(megabytes: float) -> str:
     if megabytes < 1e-3:
         return f"{1e6 * megabytes:.0f} B"
+    if megabytes >= 1e3:
+        return f"{megabytes / 1e3:,.3g} GB"
     return f"{megabytes:,.3g} MB" if megabytes >= 1 else f"{1e3 * megabytes:.3g} kB"

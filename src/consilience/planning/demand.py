@@ -163,10 +163,14 @@ def demand_of(
     return Demand(collectives, float(evaluations), chains * dimension * FLOAT, chains * noise // lanes)
 
 
-def start_demand(sampler: Sampler, network: Network, dimension: int) -> tuple[Collective, ...]:
-    """Find what agents do together when one chain of `sampler` starts, for a model of `dimension` parameters."""
-    traced = trace(*_stand_in(sampler, network, dimension)[:3])
-    return _with_riders((each.kind, float(each.times), each.message_bytes) for each in traced.start_exchanges)
+def questions_in(sampler: Sampler, network: Network, dimension: int) -> list[tuple[Collective, ...]]:
+    """Find what each question of an iteration sends, once and of one chain: points from the root, and a sum."""
+    found: list[list[tuple[Kind, float, int]]] = []
+    for each in trace(*_stand_in(sampler, network, dimension)[:3]).exchanges:
+        if each.kind == "pass":
+            found.append([])
+        found[-1].append((each.kind, 1.0, each.message_bytes))
+    return [_with_riders(question) for question in found]
 
 
 def _with_riders(counted: Iterable[tuple[Kind, float, int]]) -> tuple[Collective, ...]:

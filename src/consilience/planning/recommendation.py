@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from ..network import Network
+from ..network import MOST_AGENTS, Network
 from ..samplers import HMC, MANY, Surrogate
 from .cost import MEASURED, Constants, CostModel
 from .demand import Collective, Demand, demand_of
@@ -21,6 +21,8 @@ from .questions import Question, questions_of
 
 EFFECTIVE_DRAWS = 1000
 CHAINS = (4, 8, 16, 32, 64)
+TREE, GATHER = "tree", "gather"  # ways of sums; only masked ones are gathered
+FEWEST_MASKED = 3  # agents: of two, the sum and one's own part are the other's
 NEARLY_BEST = 1.1  # of the least time: the fewest chains with it are taken, which ask machines for least
 MOST_PARAMETERS = 1000  # of a surrogate, which holds and sends matrices of parameters by parameters
 TRIALS = 2  # of the sums of a fit: scores of trial proposals
@@ -68,6 +70,7 @@ class WholeRun:
 
     Attributes:
       sampler: its name, and which way it goes where it has two.
+      consensus: the way of sums, "tree", or "gather" of masked ones.
       draws: of each chain, after the warm-up.
       sums: how often all agents wait for each other's answers.
       is_likely: whether the sampler will go this way.
@@ -75,6 +78,7 @@ class WholeRun:
     """
 
     sampler: str
+    consensus: str
     chains: int
     draws: int
     sums: int
@@ -131,16 +135,17 @@ def recommend(
     # Beyond a hundred parameters proposals are seldom accepted: the network corrects trajectories in their place.
     unlikely = SPLIT if SURROGATE in known or (SPLIT not in known and dimension <= MANY) else SURROGATE
     found = []
+    ways = (TREE, GATHER) if FEWEST_MASKED <= network.size <= MOST_AGENTS else (TREE,)
     for name in names:
-        by_chains = [whole.run(name, facts[name], chains) for chains in CHAINS]
-        least = min(run.seconds for run in by_chains)
-        chosen = next(run for run in by_chains if run.seconds <= NEARLY_BEST * least)
+        every = [whole.run(name, facts[name], chains, way) for way in ways for chains in CHAINS]
+        least = min(run.seconds for run in every)
+        chosen = next(run for run in every if run.seconds <= NEARLY_BEST * least)
         found.append(replace(chosen, is_likely=name != unlikely, is_assumed=name not in known))
     best = min((run for run in found if run.is_likely), key=lambda run: run.seconds)
     ordered = tuple(sorted(found, key=lambda run: (run is not best, not run.is_likely, run.seconds)))
     unknown = _unknown([run for run in ordered if run.is_assumed], facts)
     sampler = SURROGATE if best.sampler == SPLIT else best.sampler
-    return Recommendation(sampler, "tree", best.chains, best.seconds, _sentence(ordered), unknown, ordered)
+    return Recommendation(sampler, best.consensus, best.chains, best.seconds, _sentence(ordered), unknown, ordered)
 
 
 class _Part(NamedTuple):
@@ -165,24 +170,24 @@ class _Whole:
         # Two sums of value and gradient; the root's state comes with the second one.
         self._two = demand_of(HMC(num_integration_steps=2), network, dimension)
 
-    def run(self, name: str, facts: Facts, chains: int) -> WholeRun:
-        """Return the cost of a run with so many chains."""
+    def run(self, name: str, facts: Facts, chains: int, way: str) -> WholeRun:
+        """Return the cost of a run with so many chains, and sums that go this way."""
         draws = math.ceil(EFFECTIVE_DRAWS / (chains * facts.ess_per_draw))
         parts: list[_Part] = []
         sums = float(facts.fit_sums)
         if facts.fit_sums and self._questions is not None:
             trials = min(TRIALS, facts.fit_sums)
-            parts.append(self._asked(facts.fit_sums - trials, self._questions.derivatives))
-            parts.append(self._asked(trials, self._questions.trial))
+            parts.append(self._asked(facts.fit_sums - trials, self._questions.derivatives, way))
+            parts.append(self._asked(trials, self._questions.trial, way))
         if facts.sums:
             iterations = facts.warmup_draws + draws
             of_draw = facts.sums_of(chains)
             sums += of_draw * iterations
-            parts.append(self._iterated(iterations, self._draw(of_draw).of_chains(chains), chains))
+            parts.append(self._iterated(iterations, self._draw(of_draw).of_chains(chains), chains, way))
         elif self._questions is not None:
             blocks = math.ceil(draws / self._sampler.num_proposals)
             sums += blocks
-            parts.append(self._asked(blocks, self._questions.block.of_chains(chains)))
+            parts.append(self._asked(blocks, self._questions.block.of_chains(chains), way))
         rounds, sent, seconds = (
             sum(part.times * of_one(part) for part in parts)
             for of_one in (
@@ -191,7 +196,7 @@ class _Whole:
                 lambda part: part.seconds,
             )
         )
-        return WholeRun(name, chains, draws, round(sums), round(rounds), seconds, sent / 1e6, True, True)
+        return WholeRun(name, way, chains, draws, round(sums), round(rounds), seconds, sent / 1e6, True, True)
 
     def _draw(self, sums: float) -> Demand:
         """Return the demand of a draw of so many sums: nobody knows which is the last, so the state comes after it."""
@@ -200,11 +205,14 @@ class _Whole:
         sent = (one._replace(times=sums - 1), last._replace(back_bytes=one.back_bytes), state)
         return replace(self._two, collectives=sent, evaluations=sums)
 
-    def _asked(self, times: int, question: Question) -> _Part:
-        took = self.model.collective_cost(*question.collectives).seconds
-        return _Part(times, took + question.evaluations * self.gradient_seconds, question.collectives)
+    def _asked(self, times: int, question: Question, way: str) -> _Part:
+        asked = replace(self._two, collectives=question.collectives)
+        sent = asked.gathered.collectives if way == GATHER else asked.collectives
+        took = self.model.collective_cost(*sent).seconds
+        return _Part(times, took + question.evaluations * self.gradient_seconds, sent)
 
-    def _iterated(self, times: float, demand: Demand, chains: int) -> _Part:
+    def _iterated(self, times: float, demand: Demand, chains: int, way: str) -> _Part:
+        demand = demand.gathered if way == GATHER else demand
         cost, _ = per_draw(
             self.model.iteration_cost(demand, chains * self.gradient_seconds),
             self._agreement,
@@ -219,14 +227,15 @@ def in_words(seconds: float) -> str:
     for unit, length in (("hours", 3600.0), ("minutes", 60.0), ("s", 1.0)):
         if seconds >= 2 * length or (unit == "s" and seconds >= 1):
             return f"{seconds / length:.2g} {unit}" if seconds < 100 * length else f"{seconds / length:,.0f} {unit}"
-    return f"{1e3 * seconds:.2g} ms"
+    return f"{1e3 * seconds:.0f} ms"
 
 
 def _sentence(runs: Sequence[WholeRun]) -> str:
     """Return the recommendation in words; the best comes first."""
     best, *others = runs
     what = {SPLIT: SURROGATE, STARTED: 'nuts with start = "surrogate"'}.get(best.sampler, best.sampler)
-    told = f"Take {what}, {best.chains} chains, and sums over the tree: {EFFECTIVE_DRAWS:,} effective draws in about "
+    sums = "sums over the tree" if best.consensus == TREE else "masked sums that are gathered"
+    told = f"Take {what}, {best.chains} chains, and {sums}: {EFFECTIVE_DRAWS:,} effective draws in about "
     told += in_words(best.seconds)
     slower = [f"{run.sampler} {in_words(run.seconds)}" for run in others if run.is_likely]
     told += f", in place of {', '.join(slower)}." if slower else "."

@@ -7,7 +7,6 @@ from .decentralize import Decentralized, decentralize
 from .dmala import DMALA
 from .dula import DULA
 from .fitting import CROWD, MANY, SECOND_MODE_LIMIT, number_of_starts, number_of_trials
-from .fitting import ask as ask_network
 from .gossip_langevin import DESGHMC, DESGLD, EXTRA, DIGing
 from .hamiltonian import HMC, MALA, NUTS
 from .proposals import FORGETTING_LIMIT, R_HAT_LIMIT
@@ -42,7 +41,6 @@ __all__ = [
     "Sampler",
     "SecondStage",
     "Surrogate",
-    "ask_network",
     "decentralize",
     "gradient_and_curvature",
     "number_of_starts",

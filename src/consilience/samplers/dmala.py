@@ -21,7 +21,7 @@ from .base import Kernel
 from .mass import kinetic_energy, momentum_of, velocity
 from .metropolis import MetropolisNoise, log_acceptance, metropolis_noise, select
 from .settings import register_settings, static
-from .starting import FirstFit, Moves, Start, started_kernel
+from .starting import FirstStart, Moves, Start, started_kernel
 
 ANCHOR_EVERY = 1000  # iterations
 LARGEST_CONTRACTION = 0.13  # up to which no bias was seen on any network tried
@@ -158,8 +158,8 @@ class DMALA(TunedSampler):
             chain = _Chain(self, lambda z: logdensity(start.law.place(z)), neighbors, tuning)
             return Moves(chain.init, chain.move)
 
-        first_fit = FirstFit(logdensity, neighbors, like, self.fit_settings)
-        return started_kernel(self, first_fit, tuning, noise, moves_of, lambda info: StartedDMALAInfo(**info))
+        first_start = FirstStart(logdensity, neighbors, like, self.fit_settings)
+        return started_kernel(self, first_start, tuning, noise, moves_of, lambda info: StartedDMALAInfo(**info))
 
 
 class _Chain:

@@ -40,6 +40,11 @@ class Normal(NamedTuple):
     root: jax.Array  # lower triangular
 
     @classmethod
+    def standard(cls, like: Vector) -> Normal:
+        """Return N(0, I)."""
+        return cls(jnp.zeros_like(like), jnp.eye(len(like), dtype=like.dtype))
+
+    @classmethod
     def of_precision(cls, mean: Vector, precision: jax.Array) -> Normal:
         """Return the law with a given precision; what is not positive in it counts as hardly anything."""
         values, vectors = jnp.linalg.eigh(0.5 * (precision + precision.T))

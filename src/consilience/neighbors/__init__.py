@@ -9,6 +9,6 @@ from .masks import KeyPair, Masks
 from .mesh import DEVICES, DeviceNeighbors
 from .messages import PeerNeighbors
 from .placement import Placement, Wiring, agents_per_group, wire
-from .protocol import Neighbors, projection
+from .protocol import Neighbors, Repeated, projection
 from .traffic import Kind, Traffic, price
 from .wire import HEADER, Form, Malformed, Message, fault_of, header_of, pack, unpack

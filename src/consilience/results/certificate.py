@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from .._compat import array_stats
-from ..samplers import FORGETTING_LIMIT, SECOND_MODE_LIMIT, SHARE_LIMIT, pareto_k_limit
+from ..samplers import FORGETTING_LIMIT, SECOND_MODE_LIMIT, SHARE_LIMIT, are_flat, pareto_k_limit
 from .diagnostics import FEWEST_DRAWS, TAIL
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 LEAST_ESS = 400
 R_HAT_LIMIT = 1.01
 MOST_SERIES = 60  # parameters, evenly spaced, whose squares are looked at
-FLAT = 0.1  # sd of log weights below which the shape of their tail says nothing
 
 
 class Check(NamedTuple):
@@ -103,9 +102,8 @@ def _final(run: Run) -> list[Check]:
         return _of_weights(k, share, round(number), " in the worst block")
     log_weights = np.asarray(run.raw_stats["log_weight"], float)[:, :, 0].ravel()
     weights = np.exp(log_weights - log_weights.max())
-    is_flat = log_weights.std() < FLAT
     # psislw takes negated log weights: it would look at the lower tail of these.
-    k = 0.0 if is_flat else float(np.ravel(array_stats().psislw(-log_weights[None], axis=-1)[1])[0])
+    k = 0.0 if are_flat(log_weights) else float(np.ravel(array_stats().psislw(-log_weights[None], axis=-1)[1])[0])
     return _of_weights(k, float(weights.max() / weights.sum()), len(weights))
 
 

@@ -6,12 +6,13 @@ from .consensus_monte_carlo import ConsensusMonteCarlo
 from .decentralize import Decentralized, decentralize
 from .dmala import DMALA
 from .dula import DULA
-from .fitting import FORGETTING_LIMIT, SECOND_MODE_LIMIT
+from .fitting import SECOND_MODE_LIMIT
 from .gossip_langevin import DESGHMC, DESGLD, EXTRA, DIGing
 from .hamiltonian import HMC, MALA, NUTS
+from .proposals import FORGETTING_LIMIT
 from .published import Published, gradient_and_curvature
 from .surrogate import Surrogate
-from .weights import SHARE_LIMIT, pareto_k_limit
+from .weights import SHARE_LIMIT, are_flat, pareto_k_limit
 
 __all__ = [
     "DESGHMC",
@@ -34,6 +35,7 @@ __all__ = [
     "Sampler",
     "SecondStage",
     "Surrogate",
+    "are_flat",
     "decentralize",
     "gradient_and_curvature",
     "pareto_k_limit",

@@ -118,8 +118,9 @@ RIGHT = """*variance ratio*: the draws' variance over that of a long run on the 
 *worst bias*: the largest distance of a mean from that run's, over parameters, in posterior sds. ± one standard error,
 the long run's own included. The worst of many parameters is a few standard errors off even where nothing is wrong."""
 SURROGATE = """*way*: scored proposals, or split trajectories where their weights were too unequal. *fit*: sums that
-found the surrogate. *accepts*: the fraction of proposals or trajectories taken. *ESS*: effective draws of one proposal or
-trajectory. *sums an ESS*: of split trajectories, those of one chain alone for an effective draw; chains share them."""
+found the surrogate. *accepts*: the fraction of proposals or trajectories taken. *ESS*: effective draws of one proposal
+or trajectory. *sums an ESS*: of split trajectories, those of one chain alone for an effective draw; chains share
+them."""
 
 
 def in_short(by_key: Mapping[tuple[str, str], Row], models: Sequence[str]) -> str:

@@ -46,10 +46,9 @@ class Book:
     def write(self) -> None:
         rows = [self.rows[key] for key in self.cells if key in self.rows]
         self.folder.mkdir(parents=True, exist_ok=True)
-        texts = {"rounds.json": as_json(rows), "rounds.md": page(rows)}
-        for name, text in texts.items():
+        for name, write in (("rounds.json", as_json), ("rounds.md", page)):  # rows first: pages can be made again
             scratch = self.folder / f".{name}.part"
-            scratch.write_text(text, encoding="utf-8")
+            scratch.write_text(write(rows), encoding="utf-8")
             scratch.replace(self.folder / name)
 
 

@@ -194,9 +194,13 @@ def test_draws_that_count_do_not_choose_when_they_are_taken():
         return -0.5 * jnp.vdot(w, w)
 
     crowd = settled_crowd(log_surrogate, jax.random.key(0), 500)
-    draw = jax.jit(lambda crowd: draw_crowd(log_surrogate, crowd, jax.random.key(1), 500)[3])
-    assert int(draw(crowd)) == 1  # a trial pass finds out
-    assert int(draw(crowd._replace(forgetting=jnp.int32(3)))) == 3
+    draw = jax.jit(lambda crowd: draw_crowd(log_surrogate, crowd, jax.random.key(1), 500))
+    once, *_, enough = draw(crowd)
+    assert int(enough) == 1  # a trial pass has found out
+    for times in (1, 3):
+        found, *_, still = draw(crowd._replace(forgetting=jnp.int32(times)))
+        assert int(still) == times
+        assert (found == once).all() == (times == 1)  # of the same key, and run for as long
 
 
 def test_local_chains_forget_where_they_began():

@@ -15,7 +15,7 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -31,7 +31,7 @@ from consilience._compat import dispatch_synchronously
 from consilience.engine import Chains
 from consilience.experiments.digits import AGENTS as SIZE
 from consilience.experiments.digits import INIT, POSTERIOR, bundled_digits
-from consilience.neighbors import AGENTS, Arrays, Collectives, PeerNeighbors
+from consilience.neighbors import AGENTS, Arrays, Collectives, PeerNeighbors, RiderForm
 from consilience.network import network_from_spec
 from consilience.peers import AgentFile, Credentials, Links, Mailbox, Place
 from consilience.peers.session import configuration
@@ -68,12 +68,12 @@ class Paced(Collectives):
 
     pause = slept = 0.0
 
-    def total(self, arrays: Arrays) -> Arrays:
+    def total(self, arrays: Arrays, rider: Sequence[RiderForm] = ()) -> Arrays:
         if self.pause:
             began = time.perf_counter()
             time.sleep(self.pause)
             self.slept += time.perf_counter() - began
-        return super().total(arrays)
+        return super().total(arrays, rider)
 
 
 class Runtime:
@@ -219,7 +219,7 @@ class Agent:
         place = place_of(self._name, run_id, endpoints, network)
         train, _ = bundled_digits()
         batch = cs.shard(train, SIZE, by="label")[place.index]
-        file = AgentFile(Path(folder) / "agent.toml", place, self._credentials, "wait", False)
+        file = AgentFile(Path(folder) / "agent.toml", place, self._credentials, "wait", False, "tree")
         run = cs.sample(
             POSTERIOR,
             [batch],

@@ -1,6 +1,7 @@
 """The constants of `consilience plan`, measured; and its predictions beside peers on links that are made slow.
 
     make bench-plan        as root: docs/plan.json, docs/plan.png, the table of docs/plan.md and planning/constants.json
+    python -m benchmarks.plan --known      the same, with the constants that are there
 
 1. What software takes of a message: sums over the tree of two agents, and of a star of five, on loopback. Before each
    sum there is a pause, because between messages that take long caches go cold and processors doze off; a message that
@@ -34,7 +35,7 @@ import numpy as np
 import consilience as cs
 from consilience import planning
 from consilience.network import network_from_spec
-from consilience.planning import Constants, CostModel, Demand, LinkSpeeds, Prediction, demand_of, predict
+from consilience.planning import MEASURED, Constants, CostModel, Demand, LinkSpeeds, Prediction, demand_of, predict
 from consilience.planning.demand import Collective
 from consilience.store import RUN as RECORD
 from consilience.store import read_checkpoint, read_run
@@ -78,10 +79,16 @@ class Case(NamedTuple):
     sampler: str
     features: int
     draws: int
+    consensus: str = "tree"
+
+    @property
+    def settings(self) -> list[str]:
+        """What `consilience init` is told of the way of sums: only masked ones are gathered."""
+        return ["--mask", "--consensus", self.consensus] if self.consensus == "gather" else []
 
 
 CASES = [
-    *(Case("mala", PIXELS, 60), Case("dmala", PIXELS, 60), Case("hmc", PIXELS, 15)),
+    *(Case("mala", PIXELS, 60), Case("mala", PIXELS, 60, "gather"), Case("dmala", PIXELS, 60), Case("hmc", PIXELS, 15)),
     *(Case("mala", WIDE, 40), Case("dmala", WIDE, 40), Case("hmc", WIDE, 10)),
 ]
 
@@ -140,6 +147,7 @@ def predicted(case: Case, crew: Crew, constants: Constants) -> Prediction:
         dimension(case.features),
         gradient_seconds=draw / steps,
         chunk_seconds=chunk,
+        consensus=case.consensus,
         constants=constants,
     )
 
@@ -152,7 +160,7 @@ def measured(case: Case, wires: Wires, folder: Path) -> tuple[cs.Run, float]:
     shutil.copy(plan_model.__file__, folder)
     (folder / "run.toml").write_text(RUN.format(**case._asdict()))
     hosts = ",".join(wires.addresses)
-    init = [*PROGRAM, "init", "peers", "--network", RING, "--hosts", hosts, "--file", "run.toml"]
+    init = [*PROGRAM, "init", "peers", "--network", RING, "--hosts", hosts, "--file", "run.toml", *case.settings]
     subprocess.run(init, cwd=folder, check=True, capture_output=True)
     with ExitStack() as stack:
         processes = []
@@ -194,6 +202,7 @@ def compared(case: Case, prediction: Prediction, runs: list[tuple[cs.Run, float]
     taken = float(np.median(times))
     return {
         "sampler": case.sampler,
+        "consensus": case.consensus,
         "dimension": dimension(case.features),
         "draws": case.draws,
         "predicted_seconds": prediction.seconds,
@@ -240,7 +249,7 @@ def compare_sums(constants: Constants, wires: Wires, folder: Path) -> list[dict[
             job = {"by": "runtime", "kind": "sum", "dimension": LONG, "network": RING, "pause": pause, **place}
             times = [crew.do("rounds", count=PAUSED, **job) for _ in range(1 + REPEATS)][1:]
             taken = float(np.median([one["seconds"] / PAUSED for each in times for one in each]))
-            asked = Demand((Collective("tree pass", 2, size),), 0.0, 1, 0)
+            asked = Demand((Collective("sum", 1, size, size),), 0.0, 1, 0)
             forecast = model.iteration_cost(asked, 0.0, quiet_seconds=pause).seconds
             found.append({"bytes": size, "pause": pause, "predicted_seconds": forecast, "measured_seconds": taken})
             print(f"sum of {size:,} bytes every {pause:g} s: {1e3 * forecast:.0f} ms, {1e3 * taken:.0f} ms", flush=True)
@@ -265,7 +274,7 @@ def table(found: dict[str, Any]) -> list[str]:
     for row in found["rows"]:
         ends = row["seconds_of_runs"][0], row["seconds_of_runs"][-1]
         cells = [
-            f"`{row['sampler']}`",
+            f"`{row['sampler']}`" + ", gathered" * (row["consensus"] == "gather"),
             f"{row['dimension']:,}",
             f"{1e3 * row['predicted_seconds']:,.0f} ms",
             f"{1e3 * row['measured_seconds']:,.0f} ms ({' to '.join(f'{1e3 * end:,.0f}' for end in ends)})",
@@ -304,7 +313,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with Crew(folder) as crew:
-            constants = constants_of(crew)
+            constants = MEASURED if "--known" in sys.argv[1:] else constants_of(crew)
             print(f"constants: {constants}", flush=True)
             try:
                 found = compare(constants, crew, folder)

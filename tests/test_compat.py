@@ -637,6 +637,19 @@ def test_leave_one_out_of_plain_arrays_is_that_of_the_posterior_without_the_row(
     assert k.shape == (30,) and (k < 0.5).all()
 
 
+@relies_on("arviz-stats", "standard errors of elpd are not ArviZ's: run.loo and cs.compare", _compat.elpd_ddof)
+def test_the_divisor_of_the_variance_of_elpd_is_that_of_arviz():
+    import arviz_stats
+    from arviz_base import from_dict
+
+    values = np.random.default_rng(0).standard_normal((4, 100, 7))  # chains, draws, rows
+    found = arviz_stats.loo(
+        from_dict({"posterior": {"w": values[..., 0]}, "log_likelihood": {"y": values}}), pointwise=True
+    )
+    assert _compat.elpd_ddof() in (0, 1)
+    assert found.se == pytest.approx(np.sqrt(7 * np.var(found.elpd_i.values, ddof=_compat.elpd_ddof())), rel=1e-12)
+
+
 # --- zarr ----------------------------------------------------------------------------------------------
 
 

@@ -155,7 +155,7 @@ def names_of_front(package):
     tree = ast.parse((PACKAGE / package / "__init__.py").read_text())
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level]
     assigned = {node.target.id for node in tree.body if isinstance(node, ast.AnnAssign)}
-    return assigned | {alias.name for node in imports for alias in node.names}
+    return assigned | {alias.asname or alias.name for node in imports for alias in node.names}
 
 
 INSIDE = [path for path in modules() if path.parent != PACKAGE]

@@ -15,11 +15,12 @@ import pytest
 
 import consilience as cs
 from consilience.model import ShardsBySize, stack_by_size
+from consilience.samplers import fitting
 
 from .halves import checkerboard
 from .samplers.harness import draws, draws_after, restart, simulation
 from .statistical import LEVEL, RETRY_LEVEL, Verdict, assert_caught, assert_right, moment_test
-from .targets import Target, linear_regression, log_gamma
+from .targets import Target, gaussian_mixture, linear_regression, log_gamma
 
 FAMILY_LEVEL = 1e-3
 STEPS = 6
@@ -32,14 +33,27 @@ NETWORKS = {
     "random regular": cs.Network.random_regular(6, 3),
 }
 TARGETS = {"gaussian": linear_regression, "skewed": log_gamma}
+# Of a surrogate: where it is the posterior itself, and where it is not by far.
+SURROGATE_TARGETS = {"gaussian": linear_regression, "bent": gaussian_mixture}
+
+
+def from_the_surrogate(make):
+    """Make a sampler whose mass matrix is the surrogate's; without a warm-up it starts where it is told to."""
+    return lambda step_size, inverse_mass_matrix: make(step_size, start="surrogate")
+
+
 # Step sizes at which about two thirds of the proposals are taken: of the Gaussian target, and of the skewed one.
 EXACT = {
     "nuts": (cs.nuts, (0.15, 0.9)),
     "hmc": (partial(cs.hmc, num_integration_steps=3), (0.12, 0.9)),
     "mala": (cs.mala, (0.15, 1.2)),
     "dmala": (cs.dmala, (0.12, 1.0)),
+    "nuts from the surrogate": (from_the_surrogate(cs.nuts), (1.3, 1.3)),
 }
-EXACT_CASES = checkerboard([*EXACT], [*NETWORKS], [*TARGETS])
+EXACT |= {f"surrogate {way}": (partial(cs.surrogate, 100, correction=way), ()) for way in ("scored", "split")}
+TUNED = [name for name, (_, step_sizes) in EXACT.items() if step_sizes]
+EXACT_CASES = checkerboard(TUNED, [*NETWORKS], [*TARGETS])
+SURROGATE_CASES = checkerboard([name for name in EXACT if name not in TUNED], [*NETWORKS], [*SURROGATE_TARGETS])
 UNEQUAL_CASES = [("nuts", 0.05), ("dmala", 0.03)]
 BIASED = {
     "published": (cs.published(0.1), "gaussian", 20),
@@ -55,7 +69,7 @@ BIASED_CASES = checkerboard([*BIASED], ["ring", "star"])
 
 
 def test_the_suite_s_false_alarms_are_rare():
-    assert len(EXACT_CASES + UNEQUAL_CASES) * LEVEL * RETRY_LEVEL < FAMILY_LEVEL
+    assert len(EXACT_CASES + SURROGATE_CASES + UNEQUAL_CASES) * LEVEL * RETRY_LEVEL < FAMILY_LEVEL
 
 
 @pytest.mark.parametrize(("sampler", "network", "target"), EXACT_CASES)
@@ -67,6 +81,46 @@ def test_leaves_the_posterior_invariant(sampler, network, target):
     assert_right(
         lambda seed: draws_after(posterior, network, make(step_size, inverse_mass_matrix=1.0), STEPS, seed), posterior
     )
+
+
+@pytest.fixture
+def rough(monkeypatch):
+    """Surrogates that are not improved after their first trial, so that there is something to correct."""
+    monkeypatch.setattr(fitting, "MOST_PASSES", 1)
+
+
+def after_surrogate(correction, network, target, seed, chains=2000):
+    """Chains at exact draws, moved without a warm-up, after which they would be put where the surrogate's are."""
+    length = {"num_chains": chains, "num_warmup": 0, "num_samples": 1, "thin": STEPS}
+    return draws(target, network, EXACT[correction][0](), init=target.exact, seed=seed, **length)
+
+
+@pytest.mark.usefixtures("rough")
+@pytest.mark.parametrize(("sampler", "network", "target"), SURROGATE_CASES)
+def test_a_surrogate_leaves_the_posterior_invariant(sampler, network, target):
+    network = NETWORKS[network]
+    target = SURROGATE_TARGETS[target](network.size)
+    assert_right(partial(after_surrogate, sampler, network, target), target)
+
+
+def in_order(law, key, number):
+    """Draw proposals of the right density by one chain, each near the one before."""
+    steps = jax.random.normal(key, (number, len(law.mean)), law.mean.dtype)
+    _, z = jax.lax.scan(lambda z, step: (0.9 * z + np.sqrt(1 - 0.81) * step,) * 2, steps[0], steps)
+    q = law.mean + z @ law.root.T
+    return q, jax.vmap(law.log_density)(q)
+
+
+@pytest.mark.usefixtures("rough")
+@pytest.mark.parametrize("wrong", ["takes every proposal", "takes proposals of one chain in their order"])
+def test_catches_a_surrogate_that_is_wrong(wrong, monkeypatch):
+    """The test above has power."""
+    if wrong == "takes every proposal":
+        monkeypatch.setattr(jax.random, "exponential", lambda key, shape, dtype: jnp.full(shape, 1e9, dtype))
+    else:
+        monkeypatch.setattr(fitting, "draw_normal", in_order)
+    target = gaussian_mixture(6)
+    assert_caught(partial(after_surrogate, "surrogate scored", NETWORKS["ring"], target), target)
 
 
 @pytest.mark.parametrize(("sampler", "step_size"), UNEQUAL_CASES)

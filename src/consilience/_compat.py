@@ -466,6 +466,19 @@ def array_stats() -> Any:
     return require("arviz_stats.base", "report").array_stats
 
 
+@cache
+def elpd_ddof() -> int:
+    """Return what ArviZ takes off n where it divides the variance of elpd by n - ddof, for the standard error of a sum.
+
+    API: loo_summary of arviz_stats.base.array_stats, whose divisor is nowhere documented: n up to 0.8, n - 1 from 1.3
+    on. That of a difference of two models, `dse` of arviz_stats.compare, is n in both.
+    Without it: the standard errors of run.loo, cs.compare and `consilience compare` are not those that the installed
+    ArviZ has for the same rows (results/loo_sums.py).
+    """
+    _, se, _, _ = array_stats().loo_summary(np.array([-1.0, 1.0]), np.zeros(2))  # se² = 2 · 2 / (2 - ddof)
+    return round(2 - 4 / se**2)
+
+
 # --- zarr ----------------------------------------------------------------------------------------------
 
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from consilience.cli.app import app
 from consilience.experiments import digits
 
-SAMPLERS = ["nuts", "dmala", "published", "dula", "centralized HMC", "agent 0 alone"]
+SAMPLERS = ["nuts", "surrogate", "dmala", "published", "dula", "centralized HMC", "agent 0 alone"]
 
 
 def invoke(*arguments):
@@ -72,7 +72,8 @@ def test_cost_and_bias_are_in_the_rows(quick):
     assert published["megabytes"] == pytest.approx(10 * iterations * 2 * 4 * (171 + 170) / 1e6)
     assert published["bias"]
     assert rows["centralized HMC"]["bias"] is None
-    assert rows["nuts"]["bias"] is None
+    assert rows["nuts"]["bias"] is rows["surrogate"]["bias"] is None
+    assert rows["surrogate"]["rounds"] < rows["nuts"]["rounds"]
     assert "approximate" in rows["dmala"]["bias"]
     assert rows["agent 0 alone"]["accuracy"] < 0.3
 

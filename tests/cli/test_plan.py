@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 import consilience as cs
 from consilience.cli.app import app
-from consilience.planning import LinkSpeeds, predict
+from consilience.planning import LinkSpeeds, predict, recommend
 
 from .project import assert_refused
 
@@ -133,3 +133,30 @@ def test_help_shows_an_example():
     output = " ".join(invoke("--help").output.split())
     assert "Example: consilience plan ring:5 --latency 20ms" in output
     assert "--gradient-time" in output
+
+
+def test_a_surrogate_is_planned_as_a_whole_and_recommended_where_links_are_slow():
+    asked = ("ring:4", *LINKS, "--dimension", 8, "--sampler", "surrogate")
+    flat = " ".join(invoke(*asked).output.split())
+    for words in ("1,000 effective draws from a cold start", "Take surrogate, 4 chains", "Only a trial can tell"):
+        assert words in flat
+    assert "time per draw" not in flat
+    told = json.loads(invoke(*asked, "--json").stdout)
+    ring = cs.Network.ring(4)
+    found = recommend(ring, LinkSpeeds.alike(ring, 0.02, 5e7), 8)
+    assert told["recommendation"]["sentence"] == found.sentence
+    assert [run["rounds"] for run in told["recommendation"]["runs"]] == [run.rounds for run in found.runs]
+    assert "seconds" not in told
+    assert_refused(invoke(*asked, "--figure", "plan.png"), "a draw has no cost of its own to plan")
+
+
+def test_what_more_chains_would_gain_is_said_where_links_are_slow_to_answer():
+    one = json.loads(invoke("ring:5", *LINKS, *MALA, "--json").stdout)
+    many = json.loads(invoke("ring:5", *LINKS, *MALA, "--chains", 64, "--json").stdout)
+    assert one["seconds_of_many"] == pytest.approx(many["seconds"])
+    ratio = one["seconds_of_many"] / one["seconds"]
+    said = f"64 would take {ratio:.1f} × the time of one, and give 64 × the draws"
+    assert said in " ".join(invoke("ring:5", *LINKS, *MALA).output.split())
+    narrow = ("--latency", "1ms", "--bandwidth", "100kbit/s")
+    assert "64 would take" not in invoke("ring:5", *narrow, *MALA).output
+    assert "64 would take" not in invoke("ring:5", *LINKS, *MALA, "--chains", 64).output

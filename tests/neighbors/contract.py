@@ -60,19 +60,44 @@ def _for_all(reduce):
 
 def _follow(neighbors, x):
     state = {"vector": x["vector"], "key": jax.random.wrap_key_data(x["key"])}
-    found, apart = neighbors.follow_root(state, {"number": x["vector"][0], "count": x["count"]})
-    return {"vector": found["vector"], "key": jax.random.key_data(found["key"]), "apart": apart}
+    found, is_alike = neighbors.follow_root(state, x["digest"])
+    return {"vector": found["vector"], "key": jax.random.key_data(found["key"]), "is_alike": is_alike}
 
 
 def _followed(x):
     def root(leaf):
         return np.broadcast_to(leaf[ROOT], leaf.shape)
 
-    def spread(leaf):
-        return np.broadcast_to(leaf.max() - leaf.min(), leaf.shape)
+    return {"vector": root(x["vector"]), "key": root(x["key"]), "is_alike": np.full(SIZE, True)}
 
-    apart = {"number": spread(x["vector"][:, 0]), "count": spread(x["count"])}
-    return {"vector": root(x["vector"]), "key": root(x["key"]), "apart": apart}
+
+def _alike(*numbers):
+    """A number that rounding has set apart, and others that are the same."""
+    first = np.stack([1 + 1e-3 * np.arange(SIZE), np.full(SIZE, 0.1)], axis=-1)
+    rest = [np.broadcast_to([number, 0.0], (SIZE, 2)) for number in numbers]
+    return np.stack([first, *rest], axis=1).astype(np.float32)
+
+
+def _ride(neighbors, x):
+    """Three times two sums, and with the second what the root makes of it."""
+    repeated, following = neighbors.repeated(sums=2), neighbors.repeated()
+
+    def body(_, value):
+        with repeated:
+            value = neighbors.total(neighbors.total(value) / 10) / 10
+        with following:
+            return neighbors.follow_root(value + neighbors.index, jnp.asarray([[1.0, 0.0]]), repeated)[0]
+
+    found = lax.fori_loop(0, 3, body, x)
+    repeated.times(6, found)
+    following.times(3, found)
+    return found
+
+
+def _ridden(x):
+    for _ in range(3):
+        x = np.broadcast_to(x.sum(axis=0) * SIZE / 100 + ROOT, x.shape)
+    return x
 
 
 def _while(neighbors, x):
@@ -134,18 +159,22 @@ CASES = {
         + np.array([0, 1], np.float32),
         _for_all(lambda x: x.sum(axis=0)),
     ),
-    "the root's state, and how far apart": Case(
+    "the root's state, and whether all agree": Case(
         _follow,
         {
             "vector": _numbers(3),
             "key": np.arange(2 * SIZE, dtype=np.uint32).reshape(SIZE, 2),
-            "count": (3 * np.arange(SIZE, dtype=np.int32) + 2) % SIZE,  # the root's in the midst
+            "digest": _alike(1.0, 7.0),
         },
         _followed,
         exact=True,
     ),
     "the root's state alone": Case(
-        lambda n, x: n.follow_root(x, ())[0], _numbers(3), _for_all(lambda x: x[ROOT]), exact=True
+        lambda n, x: n.follow_root(x)[0], _numbers(3), _for_all(lambda x: x[ROOT]), exact=True
+    ),
+    "the root's state with the sum before it": Case(_ride, _numbers(3), _ridden),
+    "the root's state of several chains with the sum before it": Case(
+        _ride, _numbers(CHAINS, 2), _ridden, has_chains=True
     ),
     "who and how many": Case(
         lambda n, x: jnp.array([n.index, n.size]) + 0 * x.astype(jnp.int32),

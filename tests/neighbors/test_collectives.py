@@ -9,7 +9,18 @@ import numpy as np
 import pytest
 
 import consilience as cs
-from consilience.neighbors import HEADER, Collectives, Form, Interrupted, KeyPair, Masks, OutOfStep, header_of, pack
+from consilience.neighbors import (
+    HEADER,
+    Collectives,
+    Form,
+    Interrupted,
+    KeyPair,
+    Masks,
+    OutOfStep,
+    OutOfTurn,
+    header_of,
+    pack,
+)
 from consilience.neighbors.wire import arrays_of
 from consilience.peers import Mailbox
 from consilience.peers import mailbox as mailboxes
@@ -22,7 +33,7 @@ RUN = bytes(8)
 class Room:
     """Agents whose mailboxes are side by side."""
 
-    def __init__(self, network, mask=False):
+    def __init__(self, network, mask=False, gathers=False):
         self.network = network
         names = [f"agent{k}" for k in range(network.size)]
         self.sent = []
@@ -37,7 +48,7 @@ class Room:
         keys = [KeyPair() for _ in names]
         for k, (box, rounds) in enumerate(zip(self.mailboxes, self.collectives, strict=True)):
             box.begin(1)
-            rounds.begin(Masks(keys[k], k, [key.public for key in keys], b"test") if mask else None)
+            rounds.begin(Masks(keys[k], k, [key.public for key in keys], b"test") if mask else None, gathers)
 
     def deliver(self, sender, to, raw):
         self.sent.append((sender, to, raw))
@@ -59,7 +70,7 @@ class Room:
             except Exception as error:
                 found[k] = error
 
-        threads = [threading.Thread(target=work, args=(k,)) for k in range(self.network.size)]
+        threads = [threading.Thread(target=work, args=(k,), daemon=True) for k in range(self.network.size)]
         for thread in threads:
             thread.start()
         end = time.monotonic() + PATIENCE
@@ -116,6 +127,155 @@ def test_agents_at_different_places_are_found_out_by_their_sum():
     for error in room.all(evaluated(lambda k: 0.6 if k == 3 else 0.5)):
         assert isinstance(error, OutOfStep)
     assert all(isinstance(box.ended, OutOfStep) for box in room.mailboxes)
+
+
+STATE = [((2,), np.dtype(float)), ((), np.dtype(np.int32))]
+
+
+def state_of(k):
+    return [np.array([k, 0.5]), np.int32(3 * k)]
+
+
+def iteration(c, k, digest=0.0, rides=True):
+    """An iteration of a sampler that makes one sum; its state is the root's."""
+    [found] = c.total_at([np.ones(2), np.array([0.5, 1e-8])], STATE if rides else ())
+    c.mark(np.array([[0.25, 1e-8], [digest, 0.0]]))
+    vector, number = c.follow_root(state_of(k))
+    return found, vector, int(number)
+
+
+@pytest.mark.parametrize("mask", [False, True])
+def test_the_root_s_state_comes_with_the_sum_before_it(mask):
+    room = Room(cs.Network.ring(5), mask)
+    root = room.network.tree.root
+    for rides, rounds in ((True, 4), (False, 6)):
+        before = room.collectives[0].traffic
+        for found, vector, number in room.all(lambda c, k: iteration(c, k, rides=rides)):  # noqa: B023
+            np.testing.assert_allclose(found, [5.0, 5.0])
+            np.testing.assert_array_equal(vector, [root, 0.5])
+            assert number == 3 * root
+        sent = {c.traffic - before for c in room.collectives}
+        assert {(each.rounds, each.messages) for each in sent} == {(rounds, rounds // 2 * 4)}
+
+
+@pytest.mark.parametrize("rides", [True, False])
+@pytest.mark.parametrize("perturbed", range(5))
+def test_a_digest_that_differs_is_found_out_by_the_next_sum_and_no_later(rides, perturbed):
+    room = Room(cs.Network.ring(5))
+
+    def perturb(c, k):
+        iteration(c, k, rides=rides)
+        iteration(c, k, float(k == perturbed), rides=rides)
+        assert room.mailboxes[k].ended is None  # nobody has waited for it
+        iteration(c, k, rides=rides)
+
+    errors = room.all(perturb)
+    assert all(isinstance(error, OutOfStep) for error in errors), errors
+    assert {c.traffic.rounds for c in room.collectives} == {3 * 4 if rides else 6 + 6 + 4}
+
+
+@pytest.mark.parametrize("perturbed", range(5))
+def test_the_last_digest_of_a_chunk_is_compared_by_the_flood_after_it(perturbed):
+    room = Room(cs.Network.ring(5))
+
+    def last(digest):
+        def draw(c, k):
+            iteration(c, k, digest(k))
+            return c.flood([np.array([k])])
+
+        return draw
+
+    assert room.all(last(lambda k: 1.0)) == [[np.array([0])]] * 5
+    assert all(isinstance(error, OutOfStep) for error in room.all(last(lambda k: float(k == perturbed))))
+
+
+def test_digests_that_nobody_has_compared_do_not_outlive_their_epoch():
+    room = Room(cs.Network.ring(5))
+    room.all(lambda c, k: iteration(c, k, float(k == 3)))
+    for box, rounds in zip(room.mailboxes, room.collectives, strict=True):
+        box.begin(2)
+        rounds.begin()
+    for found, _, number in room.all(iteration):
+        np.testing.assert_array_equal(found, [5.0, 5.0])
+        assert number == 3 * room.network.tree.root
+
+
+def test_a_sum_where_the_root_s_state_was_due_is_refused_and_not_waited_for():
+    room = Room(cs.Network.ring(5))
+    root = room.network.tree.root
+
+    def once_too_often(c, k):
+        c.total([np.ones(2)], STATE)  # of which the root has yet to send what it adds up to
+        c.total([np.ones(2)], STATE)
+
+    def until_the_root_stops(c, k):
+        try:
+            once_too_often(c, k)
+        finally:
+            for box in room.mailboxes if k == root else ():
+                box.end(Interrupted("the root has stopped"))
+
+    errors = room.all(until_the_root_stops)
+    assert isinstance(errors[root], OutOfTurn)
+    assert "a sum came where the root's state was due" in str(errors[root])
+
+
+NETWORKS = [cs.Network.ring(5), cs.Network.star(4), cs.Network.path(5), cs.Network.grid(2, 3)]
+
+
+@pytest.mark.parametrize("network", NETWORKS, ids=repr)
+def test_what_is_gathered_has_the_bits_of_a_sum_over_the_tree(network):
+    values = 100 * np.random.default_rng(0).standard_normal((network.size, 3, 4))
+    values[0, 1, 2] = np.nan
+    rooms = Room(network, mask=True), Room(network, mask=True, gathers=True)
+    for _ in range(3):  # with new masks each time
+        tree, gathered = (room.all(lambda c, k: c.total([values[k], values[k, 0, 0]])) for room in rooms)
+        for by_tree, by_gather in zip(tree, gathered, strict=True):
+            assert np.isfinite(by_tree[0]).sum() == 11
+            for one, other in zip(by_tree, by_gather, strict=True):
+                np.testing.assert_array_equal(one, other)
+    each = {c.traffic.rounds for c in rooms[1].collectives}
+    assert each == {3 * network.diameter}
+
+
+@pytest.mark.parametrize("network", NETWORKS, ids=repr)
+def test_what_is_gathered_is_counted_as_it_is_sent(network):
+    room = Room(network, mask=True, gathers=True)
+    room.all(lambda c, k: iteration(c, k))
+    sent = {c.traffic for c in room.collectives}
+    assert {(each.messages, each.bytes) for each in sent} == {
+        (len(room.sent), sum(len(raw) for _, _, raw in room.sent)),
+    }
+    assert sum(box.messages for box in room.mailboxes) == len(room.sent)
+
+
+def test_where_sums_are_gathered_states_stay_and_are_compared_to_the_bit():
+    room = Room(cs.Network.ring(5), mask=True, gathers=True)
+
+    def of(state):
+        def draw(c, k):
+            c.total_at([np.ones(2), np.array([0.5, 1e-8])], STATE)
+            [found] = c.follow_root([state(k)])
+            c.total_at([np.ones(2), np.array([0.5, 1e-8])], STATE)
+            c.follow_root([state(k)])
+            return float(found[0])
+
+        return draw
+
+    assert room.all(of(lambda k: np.array([0.1, 0.2]))) == [0.1] * 5
+    assert {c.traffic.rounds for c in room.collectives} == {2 * 2}  # the diameter, and nothing for the state
+    for c in room.collectives:
+        c._marks = []
+    errors = room.all(of(lambda k: np.array([0.1, np.nextafter(0.2, float(k == 3))])))
+    assert all(isinstance(error, OutOfStep) for error in errors), errors
+
+
+def test_what_a_neighbour_passes_on_is_hidden_by_masks():
+    room = Room(cs.Network.ring(5), mask=True, gathers=True)
+    room.all(lambda c, k: c.total([np.array([1.0 + k, 2.0])]))
+    words = [np.frombuffer(raw[HEADER.size :], np.uint64) for _, _, raw in room.sent]
+    plain = {int(value) << 32 for value in (1, 2, 3, 4, 5)}
+    assert not any(int(word) in plain for sent in words for word in sent)
 
 
 def test_agents_that_take_different_turns_do_not_wait_for_ever(monkeypatch):

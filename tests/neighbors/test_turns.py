@@ -31,7 +31,7 @@ class Alike(Collectives):
     def flood(self, arrays):
         return arrays
 
-    def total(self, arrays):
+    def total(self, arrays, rider=()):
         return [2 * array for array in arrays]
 
 
@@ -151,9 +151,9 @@ def test_the_order_of_calls_does_not_hang_on_their_values():
     order = []
 
     class Noted(Alike):
-        def total(self, arrays):
+        def total(self, arrays, rider=()):
             order.append(float(arrays[0].sum()))
-            return super().total(arrays)
+            return super().total(arrays, rider)
 
     def sums(x):
         neighbors = PeerNeighbors(Noted(), NETWORK, 0)

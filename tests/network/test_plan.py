@@ -15,11 +15,12 @@ def test_costs_of_a_ring_of_five():
     rounds = chebyshev_rounds(cs.Network.ring(5).beta, 1e-6)
     assert costs == {
         "tree": (4, 8, 32),
+        "gather": (2, 20, 9 * 20),
         "finite-time": (2, 20, 80),
         "chebyshev": (rounds, 10 * rounds, 40 * rounds),
         "flooding": (2, 20, 80),
     }
-    assert [choice.method for choice in plan.choices] == ["tree", "finite-time", "flooding"]
+    assert [choice.method for choice in plan.choices] == ["tree", "finite-time", "flooding", "tree"]
     assert plan["tree"].accuracy == "bit-identical on all agents"
     assert plan["finite-time"].accuracy.endswith("e-08 measured, float32")
 
@@ -88,7 +89,7 @@ def test_two_agents_take_one_round():
 def test_refused():
     with pytest.raises(ValueError, match=r"tolerance = 0: .*Write tolerance=1e-6"):
         cs.Network.ring(5).plan(0)
-    with pytest.raises(Refused, match=r"'trees': not one of the methods 'tree', 'finite-time'"):
+    with pytest.raises(Refused, match=r"'trees': not one of the methods 'tree', 'gather', 'finite-time'"):
         cs.Network.ring(5).plan()["trees"]
 
 

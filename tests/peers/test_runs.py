@@ -18,7 +18,7 @@ from consilience.cli.app import app
 from consilience.runs.member import Member
 
 from ..patience import PATIENCE
-from .crew import AGENT, BARE, MODEL, Crew, command
+from .crew import AGENT, BARE, MODEL, STEADY, Crew, command
 
 DIGITS = '''
 """Softmax regression on digits of eight numbers each; every agent has two classes."""
@@ -91,10 +91,14 @@ def simulated(crew, sampler, source=MODEL, agents=None, **settings):
     [
         ("mala", "ring:3", MODEL),
         ("surrogate", "ring:3", MODEL),
-        pytest.param("nuts", "ring:3", MODEL, marks=pytest.mark.soak),
+        ("mala-started", "ring:3", MODEL),
+        *(pytest.param(name, "ring:3", MODEL, marks=pytest.mark.soak) for name in ("dmala-started", "nuts")),
         *(pytest.param(name, "ring:5", DIGITS, marks=pytest.mark.soak) for name in BOTH),
     ],
-    ids=["three-mala", "three-surrogate", "three-nuts", *(f"five-{name}" for name in BOTH)],
+    ids=[
+        *(f"three-{name}" for name in ("mala", "surrogate", "mala-started", "dmala-started", "nuts")),
+        *(f"five-{name}" for name in BOTH),
+    ],
 )
 def test_agents_draw_what_simulate_draws(crews, tmp_path, name, network, model):
     sampler = {
@@ -102,10 +106,15 @@ def test_agents_draw_what_simulate_draws(crews, tmp_path, name, network, model):
         "mala": cs.mala(0.1, 1.0),
         "dmala": cs.dmala(0.05, 1.0),
         "surrogate": cs.surrogate(100),
+        "mala-started": cs.mala(0.5, start="surrogate"),
+        "dmala-started": cs.dmala(0.5, start="surrogate"),
     }[name]
+    name, _, started = name.partition("-")
     given = "num_proposals" if name == "surrogate" else "step_size"
     settings = ["--set", f"sampler.{given}={getattr(sampler, given)}"]
     settings += ["--set", "sampler.max_num_doublings=4"] if name == "nuts" else []
+    if started:  # which brings the mass matrix that the file gives
+        settings = ["--set", f'sampler={{name = "{name}", step_size = 0.5, start = "surrogate"}}']
     crew = crews(tmp_path, network, settings=settings, model=model, sampler=name)
     done = command("launch", "peers", "--data", "regression:rows", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -287,14 +296,33 @@ def assert_sums_add_up(crew):
     np.testing.assert_allclose([told["elpd"], told["se"]], [pooled.elpd, pooled.se], atol=1e-8)
 
 
-def test_masked_sums_give_the_same_draws(crews, tmp_path):
-    crew = crews(tmp_path, "ring:4", num_samples=60, settings=["--mask"])
-    assert set(crew.start().finish().values()) == {0}, crew.said()
+def test_masked_sums_give_the_same_draws_gathered_or_over_the_tree(crews, tmp_path):
+    found, traffic = [], {}
+    for consensus in ("tree", "gather"):
+        settings = ["--mask", "--consensus", consensus]
+        crew = crews(tmp_path / consensus, "ring:4", num_samples=60, settings=settings, program=STEADY)
+        assert set(crew.start().finish().values()) == {0}, crew.said()
+        found += crew.positions().values()
+        traffic[consensus] = crew.run().traffic
+    for other in found:
+        np.testing.assert_array_equal(other, found[0])
     expected = simulated(crew, cs.mala(0.1, 1.0), num_samples=60)
-    draws = crew.positions()
-    for other in draws.values():
-        np.testing.assert_array_equal(other, draws["agent0"])
-    np.testing.assert_allclose(draws["agent0"][:, :, 0], expected.positions[:, :, 0], atol=1e-6)
+    np.testing.assert_allclose(found[0][:, :, 0], expected.positions[:, :, 0], atol=1e-6)
+    assert traffic["tree"].rounds - traffic["gather"].rounds == 61 * 2  # of four, and of two, a sum
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--consensus", "gather"], "every agent's own part of a sum would go to all others, and nothing hides it"),
+        (["--consensus", "ring", "--mask"], "consensus = 'ring': not one of 'auto', 'tree', 'gather'"),
+        (["--consensus", "gather", "--mask", "--network", "ring:300"], "each of 300 agents would pass on"),
+    ],
+)
+def test_a_way_of_sums_that_hides_nothing_is_refused(tmp_path, words, said):
+    done = CliRunner().invoke(app, ["init", str(tmp_path / "peers"), "--network", "ring:4", *words])
+    assert done.exit_code == 2
+    assert said in " ".join(done.output.split())
 
 
 def test_agents_that_do_not_run_the_same_thing_say_who_and_what(crews, tmp_path):

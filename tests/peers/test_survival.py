@@ -51,9 +51,14 @@ def sampler():
 
 
 @pytest.fixture
-def crew(tmp_path, draws, sampler):
+def settings():
+    return ()
+
+
+@pytest.fixture
+def crew(tmp_path, draws, sampler, settings):
     """Agents whose run does not end before `release`, whenever a test gets round to what is to happen to them."""
-    crew = Crew(tmp_path, num_samples=draws, program=HELD, sampler=sampler)
+    crew = Crew(tmp_path, num_samples=draws, program=HELD, sampler=sampler, settings=settings)
     hold(crew)
     yield crew
     crew.end()
@@ -96,6 +101,17 @@ def killed_and_restarted(crew, draws, times, seed):
 def test_an_agent_that_is_killed_twice_costs_nothing(crew, undisturbed):
     killed_and_restarted(crew, DRAWS, 2, time.time_ns())
     check(crew, undisturbed)
+
+
+@pytest.mark.parametrize("settings", [("--mask", "--consensus", "gather")])
+def test_gathered_sums_are_as_patient(crew, undisturbed):
+    killed_and_restarted(crew, DRAWS, 1, time.time_ns())
+    release(crew)
+    assert set(crew.finish().values()) == {0}, crew.said()
+    draws = crew.positions()
+    for found in draws.values():
+        np.testing.assert_array_equal(found, draws["agent0"])
+    np.testing.assert_allclose(draws["agent0"], undisturbed, atol=1e-6)  # masked numbers are rounded otherwise
 
 
 @pytest.mark.soak

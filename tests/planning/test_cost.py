@@ -12,8 +12,8 @@ from consilience.planning.links import LinkSpeeds
 
 SLOW = Constants(hop=3e-4, hop_byte=2e-9, message=4e-4, message_byte=1e-9, room_byte=0.0, noise_byte=0.0)
 ITERATION = (
-    *(Collective("gossip", 3, 40_000), Collective("tree pass", 2, 900), Collective("flood", 1, 1)),
-    *(Collective("tree pass", 1, 40), Collective("tree pass", 1, 90_000)),
+    *(Collective("gossip", 3, 40_000), Collective("sum", 1, 900, 1_700), Collective("flood", 1, 1)),
+    Collective("pass", 1, 90_000),
 )
 
 
@@ -87,10 +87,9 @@ class Agent:
             for _ in range(3):
                 yield from gossip(40_000)
             yield from up(900)
-            yield from down(900)
+            yield from down(1_700)
             for _ in range(network.diameter):
                 yield from gossip(1)
-            yield from up(40)
             yield from down(90_000)
             self.crew.ends[self.index].append(self.time)
 
@@ -135,13 +134,33 @@ def test_an_iteration_takes_as_long_as_agents_that_send_and_wait(network, seed):
     assert model.collective_cost(*ITERATION).seconds == pytest.approx(once[0], rel=1e-9)
 
 
+@pytest.mark.parametrize("network", networks(), ids=lambda network: network.name)
+def test_a_gather_takes_as_long_as_agents_that_pass_on_what_they_have(network):
+    """Of equal links, without software: a round is the longest message's, over whatever link."""
+    free = Constants(*[0.0] * len(MEASURED))
+    model, size = CostModel(network, LinkSpeeds.alike(network, 0.02, 1e6), free), 500
+    known = {agent: {agent} for agent in range(network.size)}
+    seconds, sent = 0.0, np.zeros(network.size)
+    for links in network.gathering.rounds:
+        before = {agent: set(numbers) for agent, numbers in known.items()}
+        for (sender, receiver), sources in links.items():
+            assert receiver in network.neighbors(sender) and set(sources) <= before[sender]
+            assert not set(sources) & before[receiver]  # nothing is sent twice
+            known[receiver] |= set(sources)
+            sent[sender] += len(sources) * size + HEADER.size
+        seconds += 0.02 + 8 * bytes_on_the_wire(max(map(len, links.values())) * size) / 1e6
+    assert all(numbers == set(range(network.size)) for numbers in known.values())
+    assert model.collective_cost(Collective("gather", 1, size)).seconds == pytest.approx(seconds, rel=1e-9)
+    np.testing.assert_allclose(model.bytes_sent(Collective("gather", 1, size)), sent)
+
+
 def test_many_rounds_are_as_many_times_one_round():
     network = cs.Network.path(6)
     links = LinkSpeeds.alike(network, 0.01, 1e7)
     model = CostModel(network, links)
     one, many = (model.collective_cost(Collective("gossip", rounds, 1000)).seconds for rounds in (100, 1000))
     assert many / one == pytest.approx(10, rel=1e-2)
-    few, more = (model.collective_cost(Collective("tree pass", 2 * sums, 1000)).seconds for sums in (1.0, 1.5))
+    few, more = (model.collective_cost(Collective("sum", sums, 1000, 1000)).seconds for sums in (1.0, 1.5))
     assert more / few == pytest.approx(1.5, rel=1e-2)
 
 
@@ -150,7 +169,7 @@ def test_time_is_what_the_slowest_way_takes():
     latency = np.array([0.01, 0.02, 0.03, 0.5])
     free = Constants(*[0.0] * len(MEASURED))
     model = CostModel(network, LinkSpeeds(latency, np.full(4, np.inf)), free)
-    assert model.collective_cost(Collective("tree pass", 2, 100)).parts[LATENCY] == pytest.approx(2 * 0.5)
+    assert model.collective_cost(Collective("sum", 1, 100, 100)).parts[LATENCY] == pytest.approx(2 * 0.5)
     assert model.collective_cost(Collective("gossip", 3, 100)).seconds == pytest.approx(3 * 0.5)
 
 
@@ -158,7 +177,7 @@ def test_a_window_that_was_idle_holds_up_long_messages_and_no_others():
     network = cs.Network.ring(5)
     model = CostModel(network, LinkSpeeds.alike(network, 0.02, 50e6))
     times = {
-        (size, quiet): model.iteration_cost(Demand((Collective("tree pass", 2, size),), 0.0, 4, 0), 0.0, quiet).seconds
+        (size, quiet): model.iteration_cost(Demand((Collective("sum", 1, size, size),), 0.0, 4, 0), 0.0, quiet).seconds
         for size in (2_600, 100_000)
         for quiet in (0.0, 0.3, 0.6)
     }

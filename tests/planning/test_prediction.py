@@ -45,7 +45,7 @@ def test_an_agent_sends_its_part_of_the_traffic_and_headers():
     found = of(cs.dmala())
     _, messages, size = demand_of(cs.dmala(), RING, 650).traffic(RING)
     for each in BETWEEN_CHUNKS:
-        sent = {"flood": 2 * 10, "tree pass": 4}[each.kind] * each.times / found.draws_at_once
+        sent = {"flood": 2 * 10}[each.kind] * each.times / found.draws_at_once
         messages, size = messages + sent, size + sent * each.message_bytes
     assert found.messages == pytest.approx(messages)
     assert found.megabytes_per_agent == pytest.approx((size + HEADER.size * messages) / RING.size / 1e6)
@@ -54,15 +54,11 @@ def test_an_agent_sends_its_part_of_the_traffic_and_headers():
 def test_the_busiest_agent_of_a_star_has_the_state_to_send_to_all():
     network, dimension = cs.Network.star(6), 650
     found = of(cs.mala(), network=network, dimension=dimension)
-    both, digest, state = demand_of(cs.mala(), network, dimension).collectives
-    assert (both.times, digest.times, state.times) == (2, 1, 1) and digest.message_bytes < 100 < state.message_bytes
-    hub = 5 * (both.message_bytes + state.message_bytes + 2 * HEADER.size)
-    flood, tree = BETWEEN_CHUNKS
-    hub += (
-        5
-        * (network.diameter * (flood.message_bytes + HEADER.size) + tree.message_bytes + HEADER.size)
-        / (found.draws_at_once)
-    )
+    [both] = demand_of(cs.mala(), network, dimension).collectives
+    assert both.times == 1 and both.message_bytes < 4 * (dimension + 1) + 100 < both.back_bytes
+    hub = 5 * (both.back_bytes + HEADER.size)
+    [flood] = BETWEEN_CHUNKS
+    hub += 5 * network.diameter * (flood.message_bytes + HEADER.size) / found.draws_at_once
     assert found.most_megabytes == pytest.approx(hub / 1e6)
 
 
@@ -95,6 +91,30 @@ def test_replicated_chains_need_the_tree_and_averages_take_what_is_fastest():
     assert next(way.rounds for way in few.methods if way.note == "what dmala is set to") == 2
     hub = cs.Network.star(200)  # where the finite-time polynomial is spoilt by rounding
     assert next(way.method for way in of(cs.dmala(), network=hub).methods if way.is_best) == "tree"
+
+
+def test_what_is_gathered_takes_the_diameter_and_no_state():
+    gathered = of(cs.mala(), consensus="gather")
+    per_chunk = RING.diameter / gathered.draws_at_once
+    assert gathered.rounds == pytest.approx(RING.diameter + per_chunk)
+    assert gathered.seconds < 0.6 * of(cs.mala()).seconds
+    assert of(cs.nuts(), consensus="gather", evaluations=7).rounds < 7 * 2 + 2 + 0.1
+    # Each of five agents' 651 numbers, 9 bytes each when masked, is sent four times.
+    assert gathered.megabytes_per_agent * 1e6 == pytest.approx(4 * 9 * 651, rel=0.05)
+    way = next(way for way in of(cs.mala()).methods if way.method == "gather")
+    assert (way.rounds, way.is_best) == (2, False)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "network", "said"),
+    [
+        (cs.dmala(), RING, "only masked sums are gathered, and dmala has none"),
+        (cs.mala(), cs.Network.star(300), "300 agents are too many to gather"),
+    ],
+)
+def test_a_plan_to_gather_what_nobody_gathers_is_refused(sampler, network, said):
+    with pytest.raises(ValueError, match=said):
+        of(sampler, network=network, consensus="gather")
 
 
 def test_one_agent_waits_for_nobody():

@@ -21,6 +21,7 @@ from consilience.report.sections import _breakable
 from consilience.report.style import SERIES, THEME
 from consilience.report.svg import WIDTH
 from consilience.results import Run
+from consilience.samplers.surrogate import SurrogateInfo
 
 from .runs import classified, regression, with_draws
 
@@ -101,19 +102,20 @@ def test_a_page_has_all_sections_in_order(one):
 
 def test_a_surrogate_s_certificate_stands_on_the_page_item_by_item(tmp_path):
     draws = np.random.default_rng(0).standard_normal((600, 2, 1, 9))
-    said = dict.fromkeys(
-        ("split", "pareto_k", "acceptance", "largest_share", "forgotten", "second_mode", "sums"), np.zeros((600, 2, 1))
-    )
-    stats = {f"surrogate_{name}": values for name, values in said.items()} | {"log_weight": draws[..., 0] / 100}
+    said = dict.fromkeys(SurrogateInfo._fields, np.zeros((600, 2, 1)))
+    said |= {"surrogate_has_mode": np.ones((600, 2, 1)), "surrogate_starts": np.full((600, 2, 1), 8)}
+    stats = said | {"log_weight": draws[..., 0] / 100}
     sure = replace(classified()["exact"], kept=draws, raw_stats=stats, sampler=cs.surrogate())
     page = page_of([sure], tmp_path)
     assert Outline(page).text["h2"][0] == "Certificate"
     rows = re.findall(
-        r"<th[^>]*>(?:<div>)?([^<]+)(?:</div>)?</th><td[^>]*>([^<]*)</td><td[^>]*>(holds|fails)</td>", page
+        r"<th[^>]*>(?:<div>)?([^<]+)(?:</div>)?</th><td[^>]*>([^<]*)</td><td[^>]*>([^<]*)</td><td[^>]*>(|holds|fails)</td>",
+        page,
     )
-    assert [(name, found, verdict == "holds") for name, found, verdict in rows] == [
-        tuple(check) for check in sure.summary().certificate.checks
-    ]
+    certificate = sure.summary().certificate
+    assert rows == [(check.name, check.found, check.limit, check.verdict) for check in certificate.checks]
+    assert "holds" in certificate.lines()[1]
+    assert certificate.blindness in page
     unsure = replace(sure, raw_stats=stats | {"surrogate_second_mode": np.ones((600, 2, 1))})
     assert ">fails</td>" in page_of([unsure], tmp_path)
 

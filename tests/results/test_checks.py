@@ -42,7 +42,6 @@ def regression(noise_sd=1.0, rows=24, features=4, draws=DRAWS):
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.slow  # newer jax warns of it
 def test_draws_in_double_precision_are_used_without_it_in_silence():
     run = regression(draws=60)
     layout = replace(run.layout, dtypes=(np.dtype(float),))

@@ -1,9 +1,7 @@
 """Models compared over owners are ranked as ArviZ ranks them on pooled rows, and only on the same rows."""
 
-import warnings
 from dataclasses import replace
 
-import arviz_stats
 import jax
 import numpy as np
 import pytest
@@ -12,7 +10,7 @@ import consilience as cs
 from consilience._refused import Refused
 from consilience.results.run import Owner
 
-from .compared import MODELS, SHARDS, arviz_loo, exact, pooled
+from .compared import MODELS, SHARDS, arviz_compare, arviz_loo, exact, pooled
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -33,12 +31,9 @@ def found(runs):
 
 @pytest.fixture(scope="module")
 def expected(runs):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of high k-hat
-        return arviz_stats.compare({name: pooled(name, run) for name, run in runs.items()})
+    return arviz_compare({name: pooled(name, run) for name, run in runs.items()})
 
 
-@pytest.mark.slow  # ArviZ 1.3, of newer Pythons, has other standard errors, and rounds
 def test_figures_and_stacking_weights_are_arviz_on_pooled_rows(found, expected):
     assert [model.name for model in found.models] == [*expected.index]
     table = found.to_dataframe()
@@ -46,16 +41,12 @@ def test_figures_and_stacking_weights_are_arviz_on_pooled_rows(found, expected):
         np.testing.assert_allclose(table[ours], expected[theirs], rtol=0, atol=1e-8, err_msg=ours)
     np.testing.assert_allclose(table["weight"], expected["weight"], rtol=0, atol=1e-8)
     assert list(table["high_k"] > 0) == list(expected["warning"])
-    assert 0 < table["weight"].iloc[1] < 1  # or anything that weighs the best alone would do
+    assert 0 < table["weight"].iloc[0] < 1  # or anything that weighs the best alone would do
     assert (found.rows, found.weights) == (90, "stacking")
 
 
-@pytest.mark.slow  # ArviZ 1.3, of newer Pythons, has other standard errors, and rounds
 def test_pseudo_bma_weights_are_arviz(runs):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        trees = {name: pooled(name, run) for name, run in runs.items()}
-        expected = arviz_stats.compare(trees, method="pseudo-BMA")
+    expected = arviz_compare({name: pooled(name, run) for name, run in runs.items()}, method="pseudo-BMA")
     found = cs.compare(runs, weights="pseudo-BMA")
     np.testing.assert_allclose([found[name].weight for name in expected.index], expected["weight"], atol=1e-8)
     with pytest.raises(Refused, match="Write weights='stacking'"):

@@ -39,7 +39,6 @@ def gossip(double):
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.slow  # ArviZ 1.3, of newer Pythons, has other standard errors, and rounds
 def test_sums_over_unequal_owners_are_arviz_figures_on_pooled_rows(runs, name):
     found, expected = runs[name].loo(), arviz_loo(pooled(name, runs[name]))
     np.testing.assert_allclose(
@@ -81,7 +80,7 @@ def test_with_a_sampler_that_gossips_every_owner_takes_its_own_draws(gossip):
     trees = [pooled("all", gossip, agent, [shard]) for agent, shard in enumerate(SHARDS)]
     elpd = np.concatenate([arviz_loo(tree).elpd_i.values for tree in trees])
     assert found.elpd == pytest.approx(elpd.sum(), abs=1e-8)
-    assert found.se == pytest.approx(np.sqrt(len(elpd) * elpd.var()), abs=1e-8)
+    assert found.se == pytest.approx(array_stats.loo_summary(elpd, np.zeros_like(elpd))[1], abs=1e-8)
     assert "Every owner took the draws of its own chain" in str(found)
     other = arviz_loo(pooled("all", gossip, 0)).elpd
     assert abs(found.elpd - other) > 1e-6  # with one agent's draws for all rows it would be another
@@ -160,7 +159,6 @@ def test_log_likelihoods_of_several_variables_are_added_row_by_row(masked):
     assert "Log-likelihoods of y, z are added row by row." in str(found)
 
 
-@pytest.mark.slow  # ArviZ 1.3, of newer Pythons, has other standard errors, and rounds
 def test_rows_that_a_mask_leaves_out_are_no_observations(masked):
     found, expected = masked.loo("z"), expected_of(masked, "z")
     assert found.rows == expected.n_data_points == 26
@@ -169,7 +167,6 @@ def test_rows_that_a_mask_leaves_out_are_no_observations(masked):
         masked.loo("w")
 
 
-@pytest.mark.slow  # ArviZ 1.3, of newer Pythons, has other standard errors, and rounds
 def test_where_the_likelihood_is_of_a_site_each_site_is_one_observation(runs):
     whole = replace(runs["two"].posterior, log_likelihood=lambda p, d: runs["two"].posterior.log_likelihood(p, d).sum())
     object.__setattr__(whole, "per_row", False)

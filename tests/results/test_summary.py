@@ -15,6 +15,7 @@ from consilience.model import Layout
 from consilience.neighbors import Traffic
 from consilience.results import Run, diagnostics, function_space
 from consilience.results.expectation import pieces
+from consilience.results.more_chains import mean_of_longest
 from consilience.store import draws as storage
 
 HOSPITALS = ("cleveland", "hungary", "switzerland", "va")
@@ -381,3 +382,41 @@ def test_predictions_that_do_not_vary_agree_and_draws_that_were_left_out_say_not
     part = replace(sure, kept=sure.kept[..., 8:], layout=Layout.of({k: np.zeros(SHAPES[k]) for k in ("w1", "w2")}))
     assert part.summary().predictions is None
     assert grave(part)[0].startswith("R-hat")
+
+
+# --- what more chains would gain ---------------------------------------------------------------------------------
+
+
+def a_long_run(rounds=50_000, size=1_000, chains=4, sampler=None, steps=None):
+    """A run that has sent messages of so many bytes; `steps`: lengths of its trajectories."""
+    kept = np.random.default_rng(0).standard_normal((400, chains, 1, 2))
+    stats = {} if steps is None else {"num_integration_steps": steps}
+    run = made_up({"w": (2,)}, kept, sampler=sampler or cs.nuts())
+    return replace(run, traffic=Traffic(rounds, rounds, rounds * size), raw_stats=stats)
+
+
+def test_the_longest_of_many_trajectories_is_what_all_wait_for():
+    lengths = np.array([1.0, 3.0, 3.0, 7.0])
+    drawn = np.random.default_rng(0).choice(lengths, (100_000, 5)).max(axis=1)
+    assert mean_of_longest(lengths, 1) == lengths.mean()
+    assert mean_of_longest(lengths, 5) == pytest.approx(drawn.mean(), abs=5 * drawn.std() / np.sqrt(len(drawn)))
+
+
+def test_more_chains_are_said_to_share_rounds_where_that_is_worth_saying():
+    steps = np.random.default_rng(0).choice([3.0, 7.0, 15.0], (400, 4, 1), p=[0.4, 0.5, 0.1])
+    ratio = mean_of_longest(steps.ravel(), 64) / mean_of_longest(steps.ravel(), 4)
+    summary = a_long_run(steps=steps).summary()
+    assert summary.more_chains == f"64 would take about {ratio:.1f} × the rounds of 4, and give 16 × the draws"
+    assert f"more chains      {summary.more_chains}" in str(summary)
+    assert summary_data(summary)["more_chains"] == summary.more_chains
+    alike = a_long_run(steps=np.full((400, 4, 1), 7.0)).summary()
+    assert alike.more_chains == "64 would take as many rounds as 4, and give 16 × the draws"
+    for silent in (
+        a_long_run(rounds=900, steps=steps),
+        a_long_run(size=50_000, steps=steps),
+        a_long_run(chains=40, sampler=cs.mala()),
+        replace(a_long_run(steps=steps), thin=2),
+        a_long_run(steps=np.where(np.random.default_rng(1).random((400, 4, 1)) < 0.01, 1023.0, 1.0)),
+    ):
+        assert silent.summary().more_chains is None
+        assert "more chains" not in str(silent.summary())

@@ -9,6 +9,7 @@ import pytest
 import consilience as cs
 from consilience._refused import Refused
 from consilience.engine import Chains, Hosts
+from consilience.neighbors import OutOfStep
 from consilience.runs import simulate
 from consilience.runs.request import Length, Request
 from consilience.runs.runtime import Wish
@@ -76,6 +77,23 @@ def test_a_run_that_is_to_stop_has_saved_all_that_it_has_drawn_and_goes_on_from_
     with pytest.raises(cs.runs.Stopped):
         runtime.run(request(out=tmp_path / "run"))
     assert cs.load(tmp_path / "run").num_draws == 6
+    run = simulate.Simulate().run(request(out=tmp_path / "run", resume=True))
+    np.testing.assert_array_equal(run.kept[:], simulate.Simulate().run(request()).kept)
+
+
+def test_nothing_is_kept_of_a_chunk_on_which_processes_do_not_agree(tmp_path):
+    runtime, asked = simulate.Simulate(), []
+
+    def agree(wish):
+        asked.append(wish)
+        if len(asked) == 4:  # before the first chunk, and after the third
+            raise OutOfStep("it is apart")
+        return Wish(6, True)
+
+    runtime.agree = agree
+    with pytest.raises(OutOfStep):
+        runtime.run(request(out=tmp_path / "run"))
+    assert cs.load(tmp_path / "run").num_draws == 12
     run = simulate.Simulate().run(request(out=tmp_path / "run", resume=True))
     np.testing.assert_array_equal(run.kept[:], simulate.Simulate().run(request()).kept)
 

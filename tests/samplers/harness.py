@@ -46,6 +46,5 @@ def draws(target, network, sampler, **options):
 
 def draws_after(target, network, sampler, steps, seed, chains=4000):
     """Many chains that start at exact posterior draws, each after a few steps: they must still be such draws."""
-    return draws(
-        target, network, sampler, init=target.exact, num_chains=chains, num_warmup=steps - 1, num_samples=1, seed=seed
-    )
+    options = {"num_chains": chains, "num_warmup": 0, "num_samples": 1, "thin": steps}
+    return draws(target, network, sampler, init=target.exact, seed=seed, **options)

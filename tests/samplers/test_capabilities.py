@@ -37,6 +37,7 @@ def test_what_each_can_do():
     assert those("common_noise") == those("replicated") | {"dmala"}
     assert {*ALL} - those("communicates") == {"consensus_monte_carlo", "centralized_hmc"}
     assert those("maskable") == those("replicated")
+    assert those("moves_own") == {"nuts", "hmc"}
     assert {*ALL} - those("has_steady_cost") == {"surrogate"}
     assert those("second_stage") == {"consensus_monte_carlo"}
 

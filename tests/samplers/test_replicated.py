@@ -145,8 +145,8 @@ class TestAgentsStayInStep:
         assert redone <= 2
 
     def test_without_the_root_to_follow_they_would_part(self, unlike, monkeypatch):
-        def follow_nobody(self, x, digest):
-            return x, jax.tree.map(jnp.zeros_like, digest)
+        def follow_nobody(self, x, digest=(), after=None):
+            return x, jnp.array(True)
 
         monkeypatch.setattr(LaneNeighbors, "follow_root", follow_nobody)
         positions, _ = self.positions(1000)
@@ -170,7 +170,7 @@ class TestAgentsStayInStep:
         np.testing.assert_array_equal(
             chunk.positions, np.broadcast_to(chunk.positions[:, :, :1], chunk.positions.shape)
         )
-        attempts, rest = divmod(chunk.traffic.messages, 2 * 2 * 4 + 2 * 4)
+        attempts, rest = divmod(chunk.traffic.messages, 2 * 2 * 4)
         assert rest == 0
         assert attempts >= 500 + chunk.stats["redone"][:, 0, 0].sum()  # every one is paid for
 
@@ -268,7 +268,7 @@ class TestCost:
             sizes.append(len(seen))
         assert sum(sizes) >= 30
 
-    def test_a_leapfrog_step_is_a_sum_over_the_tree_and_an_iteration_ends_with_the_root_s_state(self):
+    def test_a_leapfrog_step_is_a_sum_over_the_tree_and_all_else_rides_on_sums(self):
         network, d, iterations, chains = cs.Network.path(6), 3, 20, 2
         sampler = cs.hmc(0.05, inverse_mass_matrix=1.0, num_integration_steps=3)
         run = cs.sample(
@@ -284,22 +284,28 @@ class TestCost:
         )
         depth = network.tree.depth
         assert depth == 3
-        assert run.traffic.rounds == 2 * depth + iterations * (3 * 2 * depth + 2 * depth)  # the start, and every step
-        assert run.traffic.messages == 2 * 5 + iterations * (3 * 2 * 5 + 2 * 5)
-        # Up: (ℓ, ∇ℓ) and down again; then digests up, the state, its info and the digest down.
-        one_sum = 2 * 5 * 4 * (1 + d)
-        digest = 4 + 4 * 4  # a projection; is_accepted, is_divergent, the number of steps, is_finite
-        state = 4 * (d + 1 + d) + 4 + 4 + 1 + 1 + 4  # and its acceptance rate, its energy, and those decisions
-        assert run.traffic.bytes == chains * (
-            one_sum + iterations * (3 * one_sum + 5 * 2 * digest + 5 * (state + digest))
-        )
+        assert run.traffic.rounds == 2 * depth + iterations * 3 * 2 * depth  # the start, and every step
+        assert run.traffic.messages == 2 * 5 + iterations * 3 * 2 * 5
+        # Up (ℓ, ∇ℓ) and down again; and of where they were evaluated the greatest and the least up, a verdict down.
+        mark = 2 * 4 + 1
+        one_sum = 2 * 5 * 4 * (1 + d) + 5 * mark
+        # With one of an iteration: the digest, a projection, is_accepted, is_divergent, the number of steps, is_finite;
+        # and the root's state, with its acceptance rate, its energy, and those decisions.
+        state = 4 * (d + 1 + d) + 4 + 4 + 1 + 1 + 4
+        assert run.traffic.bytes == chains * (one_sum + iterations * (3 * one_sum + 5 * (5 * mark + state)))
+
+    def test_a_trajectory_whose_length_nobody_knows_beforehand_sends_its_state_alone(self):
+        run = simulation(linear_regression(5), RING, cs.nuts(0.1, 1.0)).advance(20, 1)
+        steps = int(run.stats["num_integration_steps"].sum())
+        assert run.traffic.rounds == 4 * steps + 20 * 2
+        assert run.traffic.messages == 8 * steps + 20 * 4
 
     def test_chains_double_side_by_side(self):
         target = linear_regression(5)
         one, two = (simulation(target, RING, GIVEN["nuts"], chains=c).advance(50, 1) for c in (1, 2))
         steps = two.stats["num_integration_steps"][:, :, 0]
         longest, all_steps = steps.max(axis=1).sum(), steps.sum()
-        evaluations = (two.traffic.rounds - 50 * 2 * 2) / (2 * 2)
+        evaluations = (two.traffic.rounds - 50 * 2) / (2 * 2)
         assert longest <= evaluations < all_steps
         assert one.traffic.bytes < two.traffic.bytes
 
@@ -315,7 +321,8 @@ class TestCost:
         for sampler in (cs.nuts(0.1), cs.dmala(0.1)):
             traffic = simulation(linear_regression(5), RING, sampler, chains=2).start_traffic
             assert (traffic.rounds, traffic.messages) == (4, 8)
-            assert traffic.bytes == 2 * 8 * 4 * (3 if sampler.name == "dmala" else 4)
+            where = 0 if sampler.name == "dmala" else 4 * (2 * 4 + 1)
+            assert traffic.bytes == 2 * (8 * 4 * (3 if sampler.name == "dmala" else 4) + where)
 
 
 class TestWarmUp:
@@ -424,8 +431,8 @@ class TestDecentralize:
             options = {"init": np.zeros(1, np.float32), "num_samples": 30, "progress": False}
             return cs.sample(target.posterior, target.shards, network, sampler, **(ONE_CHAIN | options))
 
-        assert run().traffic.messages == 2 * 3 + 30 * (2 * 3 + 2 * 3)
-        assert run(evaluations=lambda info: 5).traffic.messages == 2 * 3 + 30 * (5 * 2 * 3 + 2 * 3)
+        assert run().traffic.messages == 2 * 3 + 30 * (2 * 3 + 3)
+        assert run(evaluations=lambda info: 5).traffic.messages == 2 * 3 + 30 * (5 * 2 * 3 + 3)
         named = run(name="langevin", bias="it is none of ours.")
         assert named.sampler.name == "langevin"
         assert "biased by design: it is none of ours." in str(named.summary())

@@ -14,17 +14,9 @@ from scipy.stats import chi2
 import consilience as cs
 from consilience.model import Layout
 from consilience.neighbors import AGENTS, Alone
-from consilience.samplers import fitting, surrogate, weights
-from consilience.samplers.expansion import Derivatives, Expansion, derivatives_in, expand
-from consilience.samplers.proposals import (
-    ROUNDS,
-    Normal,
-    draw_crowd,
-    draw_normal,
-    forgetting_limit,
-    gather,
-    settle,
-)
+from consilience.samplers import fitting, proposals, surrogate, weights
+from consilience.samplers.expansion import Derivatives, Expansion, Hill, climb, derivatives_in, expand, other_mode
+from consilience.samplers.proposals import ROUNDS, Crowd, Normal, draw_crowd, draw_normal, gather, settle
 from consilience.samplers.split import QUARTER, flow_of, rotation, steps_of
 from consilience.samplers.starting import has_normal_prior
 
@@ -96,16 +88,21 @@ def test_the_mean_of_derivatives_is_that_of_the_quadratic_nearest_to_the_likelih
     assert found[0, 0] < -2.8  # an expansion at the middle has -2
 
 
-def test_trial_passes_make_a_better_surrogate_of_a_skewed_likelihood(fit_of, monkeypatch):
+def test_trial_passes_make_a_better_surrogate_of_a_skewed_likelihood(monkeypatch):
     posterior, shards = nearly_separable()
     [whole] = cs.pool(shards)
 
     def log_likelihood(w):
         return posterior.log_likelihood(w, whole).sum()
 
-    best = fit_of(log_likelihood, 12, prior_sd=5.0).report
+    def fitted():
+        ask = fitting.questions(log_likelihood, None, Alone())
+        known = fitting.Known(posterior.log_prior, None, True, jnp.zeros(12), 1000, ask)
+        return jax.jit(lambda key: fitting.fit_surrogate(known, key, float(chi2.ppf(0.9999, 12))))(jax.random.key(0))
+
+    best = fitted().report
     monkeypatch.setattr(fitting, "MOST_PASSES", 1)
-    first = fit_of(log_likelihood, 12, prior_sd=5.0).report
+    first = fitted().report
     assert float(best.acceptance) > float(first.acceptance) + 0.15
     assert float(best.evenness) > 2 * float(first.evenness)
 
@@ -212,12 +209,29 @@ def test_local_chains_forget_where_they_began():
     def draw(key):
         return draw_crowd(log_surrogate, settled_crowd(log_surrogate, key, 2000), jax.random.fold_in(key, 1), 2000)
 
-    proposals, log_g, forgotten, _ = jax.jit(draw)(jax.random.key(0))
-    assert float(forgotten) < forgetting_limit(2000)
+    found, log_g, local, _ = jax.jit(draw)(jax.random.key(0))
+    assert local.have_settled
     # Weights make of proposals what they were drawn for: exp(w) ~ Gamma(3, 2), whose mean is 3/2.
-    log_weights = jax.vmap(log_surrogate)(proposals) - log_g
+    log_weights = jax.vmap(log_surrogate)(found) - log_g
     own = jnp.exp(log_weights - log_weights.max())
-    assert abs(float(jnp.average(jnp.exp(proposals[:, 0]), weights=own)) - 1.5) < 0.1
+    assert abs(float(jnp.average(jnp.exp(found[:, 0]), weights=own)) - 1.5) < 0.1
+
+
+def test_chains_that_have_not_settled_are_told_from_those_that_have():
+    """Of a crowd that lies beside its density, or is narrower than it, chains end elsewhere or farther out."""
+    law = Normal(jnp.zeros(2), jnp.eye(2))
+
+    @jax.jit
+    def drawn(shift, scale):
+        positions = shift + scale * jax.random.normal(jax.random.key(0), (512, 2))
+        crowd = Crowd(positions, law, jnp.float32(0.5), jnp.float32(0), jnp.int32(1))
+        return draw_crowd(law.log_density, crowd, jax.random.key(1), 2000)[2]
+
+    assert drawn(0.0, 1.0).have_settled
+    for shift, scale in ((0.5, 1.0), (0.0, 0.6)):
+        found = drawn(shift, scale)
+        assert found.r_hat > 1.01
+        assert not found.have_settled
 
 
 # --- split trajectories ----------------------------------------------------------------------------
@@ -245,15 +259,13 @@ def test_a_trajectory_never_turns_farther_than_a_quarter(largest):
 # --- draws -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("target", [linear_regression, log_gamma])
 @pytest.mark.parametrize("correction", ["scored", "split"])
-def test_leaves_the_posterior_invariant(correction, target):
-    """Chains start at exact draws, and are moved a few times."""
-    target = target(6)
-    chains = 1000 if target.dimension == 1 else 2000
+def test_leaves_the_posterior_invariant(correction):
+    """Under a prior that is not normal; of others tests/test_invariance.py has more."""
+    target = log_gamma(6)
 
     def after(seed):
-        options = {"num_chains": chains, "num_warmup": 0, "num_samples": 1, "thin": 4}
+        options = {"num_chains": 1000, "num_warmup": 0, "num_samples": 1, "thin": 4}
         return draws(target, RING, FEW(correction=correction), init=target.exact, seed=seed, **options)
 
     assert_right(after, target)
@@ -333,13 +345,114 @@ def test_its_certificate_is_that_of_the_draws(logistic):
     np.testing.assert_array_equal(moved, logistic.stats["is_accepted"][0, :, 1:].astype(bool))
 
 
+def test_no_proposal_is_used_twice_and_none_of_the_trial_that_chose_the_surrogate():
+    """Each block of each chain has proposals of its own."""
+    target = linear_regression(6)
+    run = simulation(target, RING, FEW(correction="scored"), target.mean, chains=2)
+    blocks = []
+    for _ in range(2):
+        run.advance(100, 1)
+        blocks.append(np.asarray(run.state.block.proposals).reshape(-1, 3))
+    trial = np.asarray(run.state.fit.trial[0]).reshape(-1, 3)
+    rows = np.concatenate([*blocks, np.unique(trial, axis=0)])
+    assert len(blocks[0]) == 200
+    assert len(np.unique(rows, axis=0)) == len(rows)
+
+
+def test_proposals_are_no_chain():
+    """Taken in the order of one chain they would be each near the one before, and draws too."""
+    law = Normal(jnp.zeros(2), jnp.array([[2.0, 0.0], [0.6, 0.5]]))
+    q = np.asarray(draw_normal(law, jax.random.key(0), 4000)[0])
+    for lag in (1, 2, 5):
+        assert abs(np.corrcoef(q[lag:].T, q[:-lag].T)[:2, 2:]).max() < 5 / np.sqrt(4000)
+
+
+def test_agents_that_start_apart_go_on_from_where_the_root_is(monkeypatch):
+    """Where a chain starts is each agent's own computation, whose rounding may choose another trial proposal."""
+    monkeypatch.setattr(surrogate, "choose", lambda key, log_weights: jax.lax.axis_index("agents"))
+    never = -50.0  # less than nought, so that no proposal is taken and all stay where they started
+    monkeypatch.setattr(jax.random, "exponential", lambda key, shape, dtype: jnp.full(shape, never, dtype))
+    target = linear_regression(3)
+    run = simulation(target, cs.Network.path(3), FEW(correction="scored"), one_copy=False, num_warmup=1)
+    found = run.advance(5, 1).positions
+    assert (found == found[:, :, :1]).all()
+
+
+class Lanes(Alone):
+    """Agents side by side under `vmap`, whose values may differ without anyone's knowing."""
+
+    def follow_root(self, x, digest):
+        return jax.tree.map(lambda leaf: lax.all_gather(leaf, "agents")[0], x), digest
+
+    def total(self, x, at=None):
+        return lax.psum(x, "agents")
+
+
+def test_all_agents_use_the_root_s_surrogate(monkeypatch):
+    """Local chains that round apart go different ways: agents would move in coordinates of their own."""
+    settle = proposals.settle
+
+    def settled(log_surrogate, crowd, key, rounds):
+        own = jax.random.fold_in(key, lax.axis_index("agents"))
+        return settle(log_surrogate, crowd, own, rounds)
+
+    monkeypatch.setattr(fitting, "settle", settled)
+
+    def fitted(share):
+        ask = fitting.questions(lambda w: share * (3 * w[0] - 2 * jnp.exp(w[0])), None, Lanes())
+        known = fitting.Known(lambda w: 0.0 * w[0], None, False, jnp.zeros(1), 200, ask)
+        return fitting.shared(known, fitting.fit_surrogate(known, jax.random.key(0), 15.0))
+
+    fit = jax.jit(jax.vmap(fitted, axis_name="agents"))(jnp.full(3, 1 / 3))
+    for leaf in jax.tree.leaves(fit):
+        assert (leaf == leaf[:1]).all()
+
+
+def test_impossible_proposals_are_refused_where_a_chain_is_at_an_impossible_place_too():
+    """As where no sum fits into masks: all weights are nought then, and draws would be the surrogate's."""
+    nowhere = replace(linear_regression(3), posterior=cs.Posterior(*NOWHERE))
+    run = simulation(nowhere, cs.Network.path(3), FEW(correction="scored"), np.full(3, 5.0))
+    found = run.advance(20, 1)
+    assert not found.stats["is_accepted"].any()
+    assert (found.positions == 5).all()
+
+
+NOWHERE = (lambda w: -0.5 * jnp.vdot(w, w), lambda w, batch: batch["y"] - jnp.inf)
+
+
+LYING = cs.Posterior(
+    lambda w: -0.5 * jnp.vdot(w, w),
+    # Value and gradient are right, and so the posterior is; what the Hessian adds is not there.
+    lambda w, batch: (
+        -0.5 * (batch["y"] - batch["x"] @ w) ** 2 + batch["lie"] * jnp.sum((w - lax.stop_gradient(w)) ** 2)
+    ),
+)
+
+
+@pytest.mark.parametrize("lie", [-5.0, 5.0])
+@pytest.mark.parametrize("correction", ["scored", "split"])
+def test_a_lying_hessian_costs_acceptance_and_no_exactness(correction, lie):
+    """Of one agent, as if there were thrice as much data, or none: draws are those of the sums of log-likelihoods."""
+    target = linear_regression(6)
+    shards = [
+        shard | {"lie": np.full(len(shard["y"]), lie * (i == 0), np.float32)} for i, shard in enumerate(target.shards)
+    ]
+    lied = replace(target, posterior=LYING, shards=shards)
+
+    def after(seed):
+        options = {"num_chains": 2000, "num_warmup": 0, "num_samples": 1, "thin": 4}
+        return draws(lied, RING, FEW(correction=correction), init=target.exact, seed=seed, **options)
+
+    assert_right(after, target)
+
+
 def test_where_scored_proposals_fail_the_network_corrects_the_force():
     posterior, shards = nearly_separable(dimension=20, rows=10)
     length = {"num_samples": 600, "num_warmup": 200, "num_chains": 2, "progress": False}
     run = cs.sample(posterior, shards, cs.Network.path(4), cs.surrogate(), **length)
     assert run.stats["surrogate_split"].all()
     found = run.summary()
-    assert "split trajectories" in str(found) and "so the network corrects the force" in str(found)
+    assert "split trajectories, in which the network corrects the force" in str(found)
     assert run.acceptance > 0.6
     reference = cs.sample(posterior, cs.pool(shards), cs.Network.complete(1), cs.nuts(), **length)
     apart = (run.draws[0].mean(axis=(0, 1)) - reference.draws[0].mean(axis=(0, 1))) / reference.draws[0].std(
@@ -391,9 +504,9 @@ def test_a_hierarchy_is_sampled_in_the_coordinates_that_its_likelihood_sees():
 # --- the alarm -------------------------------------------------------------------------------------
 
 
-def two_modes(mass, dimension):
-    """Make log-likelihoods with modes at ±4 along every axis, the second one of so much mass."""
-    center = jnp.full(dimension, 4.0)
+def two_modes(mass, dimension, at=4.0):
+    """Make log-likelihoods with modes of sd 1 at ±4 along every axis, the second one of so much mass."""
+    center = jnp.full(dimension, at)
 
     def log_likelihood(w):
         apart = [-0.5 * jnp.sum((w - sign * center) ** 2) for sign in (1, -1)]
@@ -402,48 +515,60 @@ def two_modes(mass, dimension):
     return log_likelihood
 
 
-@pytest.fixture(scope="module")
-def fit_of():
-    """Fit a surrogate alone, where all data are one agent's."""
+def climb_of(log_likelihood, start, data=lambda key: None):
+    """Climb alone under a normal prior, as a fit begins; the second mode's mass, the best end, whether it is a mode."""
+    dimension = len(start)
 
-    def fit(log_likelihood, dimension, prior_sd=10.0, key=0):
-        def log_prior(w):
-            return -0.5 * jnp.vdot(w, w) / prior_sd**2
+    def log_prior(w):
+        return -0.5 * jnp.vdot(w, w) / 100
 
-        ask = fitting.questions(log_likelihood, None, Alone())
-        known = fitting.Known(log_prior, None, True, jnp.zeros(dimension) + 0.1, 200, ask)
-        distance = float(chi2.ppf(0.9999, dimension))
-        return jax.jit(lambda key: fitting.fit_surrogate(known, key, distance))(jax.random.key(key))
+    def climbed(key):
+        ask = fitting.questions(partial(log_likelihood, data=data(jax.random.fold_in(key, 1))), None, Alone())
+        known = fitting.Known(log_prior, None, True, jnp.asarray(start, jnp.float32), 100, ask)
+        hill = Hill(None, log_prior, float(chi2.ppf(0.9999, dimension)))
+        ends = climb(fitting._starts(known, key), hill, ask.tell, ask.derive)
+        best, second = other_mode(ends, hill)
+        return second, ends.q[best], ends.is_mode[best]
 
-    return fit
+    return lambda number: jax.jit(lambda keys: jax.lax.map(climbed, keys))(jax.random.split(jax.random.key(0), number))
 
 
 @pytest.mark.parametrize(("mass", "dimension"), [(0.5, 2), (0.01, 2), (0.5, 10), (0.01, 10)])
-def test_a_second_mode_raises_the_alarm(fit_of, mass, dimension):
-    found = fit_of(two_modes(mass, dimension), dimension)
-    assert float(found.second_mode) > fitting.SECOND_MODE_LIMIT
+def test_a_second_mode_raises_the_alarm(mass, dimension):
+    """Of 100 sets of starts. With one in a hundred deaf to it, more than five would be once in 1800 times."""
+    second, _, _ = climb_of(lambda w, data: two_modes(mass, dimension)(w), np.full(dimension, 0.1))(100)
+    assert (np.asarray(second) > fitting.SECOND_MODE_LIMIT).sum() >= 95
 
 
-def alarms(number):
-    """Count alarms of logistic regressions, which have one mode each."""
+@pytest.mark.parametrize("at", [4.0, 2.2])
+def test_a_start_on_a_saddle_s_top_hides_no_mode(at):
+    """The first start is half way between two modes, where the slope is nought: it stays there, and others climb.
 
-    def log_likelihood(w, x, y):
+    Half way between near ones the hill is high, and flat in one direction: by its width it would have the most mass.
+    """
+    second, end, is_mode = climb_of(lambda w, data: two_modes(0.5, 2, at)(w), np.zeros(2))(20)
+    assert is_mode.all()
+    assert (np.abs(np.abs(end) - at) < 0.1).all()
+    assert (np.asarray(second) > 0.9).all()
+
+
+@pytest.mark.parametrize("dimension", [2, 4, 10])
+def test_one_mode_never_raises_it(dimension):
+    """Of 100 logistic regressions, each with data of its own, some of which a plane tells apart."""
+
+    def data(key):
+        for_x, for_w, for_y = jax.random.split(key, 3)
+        x = jax.random.normal(for_x, (40, dimension))
+        odds = x @ (2 * jax.random.normal(for_w, (dimension,)))
+        return x, jax.random.bernoulli(for_y, jax.nn.sigmoid(odds)).astype(float)
+
+    def log_likelihood(w, data):
+        x, y = data
         return jnp.sum(y * (x @ w) - jnp.logaddexp(0.0, x @ w))
 
-    def fit(key):
-        for_x, for_w, for_y = jax.random.split(key, 3)
-        x = jax.random.normal(for_x, (40, 4))
-        y = jax.random.bernoulli(for_y, jax.nn.sigmoid(x @ (2 * jax.random.normal(for_w, (4,))))).astype(float)
-        ask = fitting.questions(partial(log_likelihood, x=x, y=y), None, Alone())
-        known = fitting.Known(lambda w: -0.5 * jnp.vdot(w, w) / 100, None, True, jnp.zeros(4), 100, ask)
-        return fitting.fit_surrogate(known, key, float(chi2.ppf(0.9999, 4))).second_mode
-
-    found = jax.lax.map(jax.jit(fit), jax.random.split(jax.random.key(0), number))
-    return int((found > fitting.SECOND_MODE_LIMIT).sum())
-
-
-def test_one_mode_never_raises_it():
-    assert alarms(100) == 0
+    second, _, is_mode = climb_of(log_likelihood, np.zeros(dimension), data)(100)
+    assert is_mode.all()
+    assert (np.asarray(second) > fitting.SECOND_MODE_LIMIT).sum() == 0
 
 
 def test_a_run_with_a_second_mode_says_so():
@@ -465,6 +590,23 @@ def test_a_run_with_a_second_mode_says_so():
     assert "other modes: one with" in found.verdict and "certificate does not hold" in found.verdict
 
 
+@pytest.mark.parametrize(
+    "log_likelihood",
+    [
+        lambda w, batch: batch["share"] * 10 * w[0] * w[1],
+        lambda w, batch: batch["share"] * jnp.where(w[0] > 100, w[0], w[0] ** 2),
+        lambda w, batch: batch["share"] * jnp.sum(jnp.abs(w - w) ** 1.5),
+    ],
+    ids=["saddle", "rises to a cliff", "no second derivatives"],
+)
+def test_a_model_without_a_mode_is_refused_and_told_of_nuts(log_likelihood):
+    posterior = cs.Posterior(lambda w: -0.5 * jnp.vdot(w, w) / 100, log_likelihood, init=np.ones(2, np.float32))
+    shards = [{"share": np.full(1, 0.5, np.float32)}] * 2
+    options = {"num_samples": 300, "num_chains": 2, "num_warmup": 0, "progress": False}
+    with pytest.raises(ValueError, match=r"surrogate: no mode was reached from 8 starts.*cs\.nuts\(\)"):
+        cs.sample(posterior, shards, cs.Network.path(2), FEW(), **options)
+
+
 @pytest.fixture(scope="module")
 def easy():
     """A run of a normal posterior, of which all of the certificate holds."""
@@ -484,6 +626,78 @@ def test_a_chain_that_never_moved_has_no_effective_draws(easy, chains):
     stuck[:, 0] = stuck[0, 0]
     stats = {name: values[:, :chains] for name, values in easy.raw_stats.items()}
     assert "effective draws" in failing(replace(easy, kept=stuck[:, :chains], raw_stats=stats))
+
+
+def with_figures(run, **figures):
+    """Return a run whose surrogate has said something else."""
+    said = {name: np.full_like(run.raw_stats[name], value) for name, value in figures.items()}
+    return replace(run, raw_stats=run.raw_stats | said)
+
+
+def test_its_certificate_says_of_every_item_what_was_found_and_what_is_needed(easy):
+    found = easy.summary().certificate
+    assert [(check.name, check.limit) for check in found.checks] == [
+        ("other modes", "less than 0.001"),
+        ("trial pass", ""),
+        ("proposals", ""),
+        ("k̂ of weights", "at most 0.67"),  # 1 - 1/log₁₀(1000)
+        ("largest weight", "at most 1%"),
+        ("effective draws", "at least 400"),
+        ("R-hat", "at most 1.01"),
+    ]
+    text = str(easy.summary())
+    assert "from 8 starts" in text and found.blindness in text
+    assert text.count("  holds\n") == 6
+
+
+@pytest.mark.parametrize(
+    ("figures", "item"),
+    [
+        ({"surrogate_second_mode": 0.0011}, "other modes"),
+        ({"surrogate_has_mode": 0}, "other modes"),
+        ({"surrogate_local": 1, "surrogate_local_r_hat": 1.011}, "local chains"),
+        ({"surrogate_local": 1, "surrogate_divergences": 1e-4}, "their divergences"),
+        ({"surrogate_local": 1, "surrogate_correlation": 0.051}, "their memory"),
+    ],
+)
+def test_each_item_of_the_fit_can_fail(easy, figures, item):
+    assert failing(with_figures(easy, **figures)) == [item]
+
+
+def test_proposals_that_remember_one_crowd_are_fewer_the_more_there_are(easy):
+    """A shared memory is no matter among a thousand proposals, and half of them among a hundred thousand."""
+    figures = {"surrogate_local": 1, "surrogate_correlation": 0.1}
+    assert failing(with_figures(easy, **figures)) == ["their memory"]
+    many = replace(with_figures(easy, **figures), thin=100)
+    assert failing(many) == ["their memory", "proposals"]
+
+
+@pytest.mark.parametrize(("sign", "items"), [(1, ["k̂ of weights", "largest weight"]), (-1, [])])
+def test_a_heavy_upper_tail_of_the_final_weights_fails_and_a_lower_one_does_not(easy, sign, items):
+    log_weights = sign * 0.9 * np.random.default_rng(1).exponential(size=easy.raw_stats["log_weight"].shape)
+    assert failing(replace(easy, raw_stats=easy.raw_stats | {"log_weight": log_weights})) == items
+
+
+def test_weights_that_are_nearly_the_same_have_no_tail_and_impossible_ones_no_use(easy):
+    nearly = 0.09 * np.sqrt(np.abs(np.random.default_rng(0).standard_cauchy(easy.raw_stats["log_weight"].shape)))
+    nearly = np.minimum(nearly, 0.4)
+    assert nearly.std() < 0.1
+    assert failing(replace(easy, raw_stats=easy.raw_stats | {"log_weight": nearly})) == []
+    none = with_figures(easy, log_weight=surrogate.LEAST_LOG_WEIGHT)
+    assert failing(none) == ["k̂ of weights", "largest weight"]
+
+
+def test_draws_whose_means_alone_look_good_are_not_certified(easy):
+    """Of trajectories that turn by π: z becomes -z, so that means are superefficient, and |z| moves slowly."""
+    random = np.random.default_rng(0)
+    size, draws = random.standard_normal(easy.kept.shape[1:]), []
+    for number in range(len(easy.kept)):
+        size = 0.75 * size + np.sqrt(1 - 0.75**2) * random.standard_normal(size.shape)
+        draws.append((-1) ** number * size)
+    turned = replace(easy, kept=np.array(draws, np.float32))
+    for column in ("ess_bulk", "ess_tail"):
+        assert turned.summary().columns[column].min() > 400
+    assert "effective draws" in failing(turned)
 
 
 def test_means_over_thinned_iterations_do_not_hide_a_heavy_tail(easy):

@@ -21,7 +21,7 @@ from .._refused import Refused
 from .._tables import apply_change, check_tables, no_file, read_toml
 from ..model import Columns
 from ..network import network_from_spec
-from ..peers import AgentFile, AgentTable, agent_of, check_mask
+from ..peers import AgentFile, AgentTable, agent_of, check_consensus, check_mask
 from .build import sampler_from
 from .columns import READERS
 from .config import TABLES, Config, SplitTable, check_config
@@ -84,6 +84,7 @@ def check_agent(path: Path, tables: Mapping[str, Any]) -> AgentRun:
     network = network_from_spec(config.network.kind, config.network.weights, config.network.seed)
     own.check_network(network, config.network.kind)
     check_mask(own.mask, network.size, sampler_from(config.sampler))
+    check_consensus(own.consensus, own.mask, network.size)
     return AgentRun(**vars(own), config=config)
 
 

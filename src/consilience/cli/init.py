@@ -13,7 +13,7 @@ from typer import Argument, Option
 from .._extras import require
 from .._refused import Refused
 from .._tables import apply_change, check_tables, read_toml, table_of
-from ..network import network_from_spec
+from ..network import CONSENSUS, network_from_spec
 from ..peers import (
     AGENT,
     AUTHORITY,
@@ -22,6 +22,7 @@ from ..peers import (
     OBSERVER,
     ON_LOSS,
     Address,
+    check_consensus,
     check_mask,
     check_names,
     host_and_port,
@@ -68,6 +69,9 @@ def init(
         str, Option(help=f"When an agent is lost: {', '.join(ON_LOSS)}.", autocompletion=lambda: list(ON_LOSS))
     ] = ON_LOSS[0],
     mask: Annotated[bool, Option("--mask", help="Hide each agent's part of sums from its neighbours.")] = False,
+    consensus: Annotated[
+        str, Option(help="The way of masked sums: auto, tree or gather.", autocompletion=lambda: list(CONSENSUS))
+    ] = CONSENSUS[0],
     weights: Annotated[str | None, WEIGHTS] = None,
     days: Annotated[int, Option(help="How long the certificates are good for.", min=1, max=MOST_DAYS)] = DAYS,
     as_json: Annotated[bool, json_option("what was made")] = False,
@@ -86,7 +90,7 @@ def init(
         if folder.exists() and any(folder.iterdir()):
             fix = f"Name a new folder: consilience init {folder}-2"
             raise Refused("", f"{folder} is not empty, and keys are not written over", fix)
-        plan = _plan(file, changes or [], network, weights, names, hosts, port, on_loss, mask)
+        plan = _plan(file, changes or [], network, weights, names, hosts, port, on_loss, mask, consensus)
         provision(folder, plan, days)
     if as_json:
         print_json(_data(folder, plan))
@@ -107,6 +111,7 @@ def _plan(
     port: int,
     on_loss: str,
     mask: bool,
+    consensus: str,
 ) -> Provision:
     """Return the plan of what the options ask for, checked as far as it can be without the agents' files."""
     tables = deepcopy(SKELETON) if file is None else read_toml(file)
@@ -124,6 +129,7 @@ def _plan(
         raise Refused("", reason, "Write --network ring:3.")
     check_on_loss(on_loss)
     check_mask(mask, network.size, sampler_from(tables.get("sampler", {})))
+    check_consensus(consensus, mask, network.size)
     called = _names(names, network.size, linked.kind)
     beside = (file or Path()).parent / tables.get("folder", ".")
     kept, left_out = _kept({**tables, "network": table})
@@ -135,6 +141,7 @@ def _plan(
         tables=kept,
         on_loss=on_loss,
         mask=mask,
+        consensus=consensus,
         modules=[] if file is None else [path for name in _modules(kept) if (path := beside / f"{name}.py").is_file()],
         left_out=left_out,
     )

@@ -46,6 +46,7 @@ def summary_data(summary: Summary) -> dict[str, Any]:
         "rounds": summary.traffic.rounds,
         "messages": summary.traffic.messages,
         "bytes": summary.traffic.bytes,
+        "more_chains": summary.more_chains,
         "verdict": summary.verdict,
         "warnings": list(summary.warnings),
     }

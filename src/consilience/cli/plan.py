@@ -10,20 +10,31 @@ from typing import Annotated, Any
 from rich.console import Console
 from typer import Argument, Option
 
+from .._checks import check_one_of
 from .._refused import Refused
 from .._tables import apply_change, no_file
 from ..network import Network, network_from_spec
 from ..planning import (
+    ASSUMED,
+    EFFECTIVE_DRAWS,
+    MANY_CHAINS,
+    SPLIT,
+    STARTED,
+    SURROGATE,
+    Facts,
     LinkSpeeds,
     Prediction,
+    Recommendation,
     Size,
     Trial,
     bits_per_second,
     demand_of,
+    in_words,
     plan_figure,
     predict,
     predict_families,
     read_links,
+    recommend,
     seconds,
     trial_of,
 )
@@ -34,8 +45,10 @@ from .options import NETWORK_HELP, WEIGHTS, NetworkSeed, Quiet, json_option, net
 from .output import new_table, print_json
 from .report import load_run
 
+WAYS = ("tree", "gather")
 ASSUMED_EVALUATIONS = 15  # a NUTS trajectory of four doublings
 PAGE = "docs/plan.md"
+LEAST_GAIN = 2.0  # times the draws for the time, from which on more chains are worth a line
 PICTURES = (".png", ".svg", ".pdf")
 
 
@@ -73,6 +86,9 @@ def plan(
             help="A run's folder: it knows dimension, sampler, chains, gradients and effective draws.", metavar="DIR"
         ),
     ] = None,
+    consensus: Annotated[
+        str, Option(help="The way of sums: tree, or gather where they are masked.", autocompletion=lambda: [*WAYS])
+    ] = WAYS[0],
     weights: Annotated[str, WEIGHTS] = "metropolis",
     seed: NetworkSeed = 0,
     figure: Annotated[
@@ -94,31 +110,37 @@ def plan(
         made = None if run is None else load_run(run)
         trial = None if made is None else trial_of(made)
         built = _sampler(sampler, changes or [], trial)
-        if spec is None and made is None:
-            fix = "Write consilience plan ring:5 --latency 20ms --bandwidth 50Mbit/s ..."
-            raise Refused("", "a network is needed", fix)
-        network = made.network if spec is None and made else network_from_spec(spec or "", weights, seed)
+        network = made.network if spec is None and made else network_from_spec(_needed(spec), weights, seed)
         size, origins = _size_of_run(built, trial, dimension, chains, evaluations, ess_per_draw)
+        check_one_of("--consensus", consensus, WAYS)
         speeds = _links(network, latency, bandwidth, links)
         gradient = seconds("--gradient-time", gradient_time)
-        found = predict(network, speeds, built, **size, gradient_seconds=gradient)
-        assumptions = [*origins, *_assumptions(size["chains"], gradient, found)]
-        if figure is not None:
-            title = f"{built.name}, {size['dimension']:,} parameters; links of {speeds}"
-            costs = _costs_by_family(built, size, speeds, gradient)
-            plan_figure(costs, title, figure, (network.size, found.seconds) if network.size > 1 else None)
+        found = None
+        if built.has_steady_cost or figure is not None:  # or is refused
+            found = predict(network, speeds, built, **size, gradient_seconds=gradient, consensus=consensus)
+        advice, failed = _advice(network, speeds, built, trial, size, gradient)
+        assumptions = [*origins, *failed, *_assumptions(size["chains"], gradient, found, advice)]
+        if figure is not None and found is not None:
+            _draw_families(figure, built, size, speeds, gradient, network, found)
     facts: dict[str, Any] = {"network": network.name, "links": str(speeds), "sampler": built.name}
-    facts |= {"dimension": size["dimension"], "chains": size["chains"], "gradient_seconds": gradient}
+    facts |= {"consensus": consensus} if consensus != WAYS[0] else {}
+    facts |= {name: size[name] for name in ("dimension", "chains")} | {"gradient_seconds": gradient}
     if as_json:
-        told = {**facts, **asdict(found), "bottleneck": found.bottleneck, "assumptions": assumptions}
-        print_json(told | ({"figure": str(figure)} if figure else {}))
+        _print_json(facts, found, advice, assumptions, figure)
     else:
-        _print(facts, found, [] if quiet else assumptions)
+        _print({**facts, "has_free_lengths": built.has_free_lengths}, found, advice, [] if quiet else assumptions)
         if figure is not None:
             print(f"{figure} written." if not quiet else figure)
 
 
 # --- what is asked ----------------------------------------------------------------------------------------------
+
+
+def _needed(spec: str | None) -> str:
+    if spec is None:
+        fix = "Write consilience plan ring:5 --latency 20ms --bandwidth 50Mbit/s ..."
+        raise Refused("", "a network is needed", fix)
+    return spec
 
 
 def _sampler(name: str | None, changes: list[str], trial: Trial | None) -> Sampler:
@@ -201,6 +223,20 @@ def _check_figure(path: Path) -> None:
         raise Refused(f"--figure {path}", f"what is drawn is {', '.join(PICTURES)}", f"Write --figure {right}.")
 
 
+def _draw_families(
+    path: Path,
+    sampler: Sampler,
+    size: dict[str, Any],
+    links: LinkSpeeds,
+    gradient: float,
+    network: Network,
+    found: Prediction,
+) -> None:
+    title = f"{sampler.name}, {size['dimension']:,} parameters; links of {links}"
+    here = (network.size, found.seconds) if network.size > 1 else None
+    plan_figure(_costs_by_family(sampler, size, links, gradient), title, path, here)
+
+
 def _costs_by_family(sampler: Sampler, size: dict[str, Any], links: LinkSpeeds, gradient: float) -> Any:
     """Predict the time per draw on networks of every family, of up to a million agents."""
 
@@ -213,26 +249,105 @@ def _costs_by_family(sampler: Sampler, size: dict[str, Any], links: LinkSpeeds, 
     return predict_families(demand, rounds if sampler.gossips_averages else None, *links.slowest, gradient)
 
 
+def _advice(
+    network: Network, links: LinkSpeeds, sampler: Sampler, trial: Trial | None, size: dict[str, Any], gradient: float
+) -> tuple[Recommendation | None, list[str]]:
+    """Return what is recommended, if there is a choice, and what of the trial speaks against a sampler."""
+    if network.size == 1:
+        return None, []
+    failed = trial is not None and trial.has_failed
+    found = recommend(
+        network,
+        links,
+        size["dimension"],
+        known=_known(sampler, trial, size),
+        has_failed=failed,
+        gradient_seconds=gradient / size["chains"],
+    )
+    why = "The certificate of the run's draws did not hold, so that a surrogate's are not considered."
+    return found, [why] * failed
+
+
+def _known(sampler: Sampler, trial: Trial | None, size: dict[str, Any]) -> dict[str, Facts]:
+    """Return what a trial, or the options, tell of the posterior: facts of the sampler that is planned with."""
+    if size["ess_per_draw"] is None:
+        return {}
+    given = {"ess_per_draw": size["ess_per_draw"]}
+    name = sampler.name
+    if trial is not None and trial.fit_sums is not None:
+        given["fit_sums"] = trial.fit_sums
+        name = STARTED if sampler.has_free_lengths else SPLIT if not trial.is_scored else SURROGATE
+    if sampler.has_free_lengths:
+        given["sums"] = size["evaluations"]
+    elif name == SPLIT and trial is not None and trial.evaluations:
+        given["sums"] = trial.evaluations
+    return {name: ASSUMED[name]._replace(**given)} if name in ASSUMED else {}
+
+
 # --- what is said -----------------------------------------------------------------------------------------------
 
 
-def _assumptions(chains: int, gradient: float, found: Prediction) -> list[str]:
-    told = []
+def _assumptions(chains: int, gradient: float, found: Prediction | None, advice: Recommendation | None) -> list[str]:
+    told = [advice.unknown] if advice is not None and advice.unknown else []
     if not gradient:
         told.append("Gradients take no time: say how long one takes, --gradient-time 2ms.")
+    links = "Each link has its bandwidth to itself, and no agent is slower than the others."
+    software = f"What software adds to a message was measured; how far off predictions were is in {PAGE}."
+    if found is None:
+        return [*told, links, software]
     if found.seconds_per_effective_draw is None:
         told.append("How many draws are worth an effective one is not known: --run DIR, or --ess-per-draw.")
     return [
         *told,
         f"A draw is an iteration after the warm-up, of {chains} chain{'s' * (chains > 1)}; agents agree on "
         f"how to go on after every {found.draws_at_once} of them.",
-        "Each link has its bandwidth to itself, and no agent is slower than the others.",
-        f"What software adds to a message was measured; how far off predictions were is in {PAGE}.",
+        links,
+        software,
     ]
 
 
-def _print(facts: dict[str, Any], found: Prediction, assumptions: list[str]) -> None:
+def _print(
+    facts: dict[str, Any], found: Prediction | None, advice: Recommendation | None, assumptions: list[str]
+) -> None:
     console = Console()
+    if found is not None:
+        _print_draw(console, facts, found)
+    if advice is not None:
+        _print_advice(console, facts, advice)
+    for line in assumptions:
+        console.print(f"- {line}", style="dim", highlight=False)
+
+
+def _print_json(
+    facts: dict[str, Any],
+    found: Prediction | None,
+    advice: Recommendation | None,
+    assumptions: list[str],
+    figure: Path | None,
+) -> None:
+    told = facts | ({} if found is None else {**asdict(found), "bottleneck": found.bottleneck})
+    told |= {"recommendation": advice and asdict(advice), "assumptions": assumptions}
+    print_json(told | ({"figure": str(figure)} if figure else {}))
+
+
+def _print_advice(console: Console, facts: dict[str, Any], advice: Recommendation) -> None:
+    """Print what whole runs would take, and which is recommended."""
+    title = (
+        f"{EFFECTIVE_DRAWS:,} effective draws from a cold start, {facts['dimension']:,} parameters; {facts['links']}"
+    )
+    header = ("sampler", "by", "chains", "time", "sums", "rounds", "sent")
+    table = new_table(header, header[:2], header[:1], title=title)
+    for run in advice.runs:
+        name = f"[bold]{run.sampler}[/]" if run is advice.runs[0] else run.sampler
+        name += "" if run.is_likely else " (not likely)"
+        figures = (in_words(run.seconds), f"{run.sums:,}", f"{run.rounds:,}", _size(run.megabytes_per_agent))
+        table.add_row(name, run.consensus, str(run.chains), *figures)
+    console.print(table)
+    console.print(f"{advice.sentence}\n", highlight=False)
+
+
+def _print_draw(console: Console, facts: dict[str, Any], found: Prediction) -> None:
+    """Print what a draw of the sampler takes, and the ways to agree."""
     many = f"{facts['chains']} chains" if facts["chains"] > 1 else "one chain"
     title = f"{facts['sampler']} on {facts['network']}, {facts['dimension']:,} parameters, {many}; {facts['links']}"
     parts = sorted(found.shares.items(), key=lambda item: -item[1])
@@ -246,6 +361,7 @@ def _print(facts: dict[str, Any], found: Prediction, assumptions: list[str]) -> 
         "an agent sends": f"{_size(found.megabytes_per_agent)} a draw on average{most}",
         "rounds, messages": f"{found.rounds:.1f}, {found.messages:.1f} a draw",
         "gradients": f"{found.evaluations:g} a draw",
+        "more chains": _more_chains(facts, found),
     }
     table = new_table(["", " "], ["", " "], [" "], title=title, show_header=False)
     for row in rows.items():
@@ -261,8 +377,17 @@ def _print(facts: dict[str, Any], found: Prediction, assumptions: list[str]) -> 
             sent = _size(way.megabytes_per_agent)
             ways.add_row(way.purpose * way.is_best, name, f"{way.rounds:,}", _time(way.seconds), sent, note)
         console.print(ways)
-    for line in assumptions:
-        console.print(f"- {line}", style="dim", highlight=False)
+
+
+def _more_chains(facts: dict[str, Any], found: Prediction) -> str | None:
+    """Return what 64 chains would take and give, where that is worth a line."""
+    chains, ratio = facts["chains"], found.seconds_of_many / found.seconds if found.seconds else 0.0
+    if 2 * chains > MANY_CHAINS or not 0 < ratio <= MANY_CHAINS / chains / LEAST_GAIN:
+        return None
+    longest = ", if their longest trajectory is no longer" if facts["has_free_lengths"] else ""
+    who = f"{chains}" if chains > 1 else "one"
+    draws = f"{MANY_CHAINS / chains:.3g} × the draws"
+    return f"{MANY_CHAINS} would take {ratio:.1f} × the time of {who}, and give {draws}{longest}"
 
 
 def _time(seconds: float) -> str:
@@ -274,4 +399,6 @@ def _time(seconds: float) -> str:
 def _size(megabytes: float) -> str:
     if megabytes < 1e-3:
         return f"{1e6 * megabytes:.0f} B"
+    if megabytes >= 1e3:
+        return f"{megabytes / 1e3:,.3g} GB"
     return f"{megabytes:,.3g} MB" if megabytes >= 1 else f"{1e3 * megabytes:.3g} kB"

@@ -12,7 +12,7 @@ from typing import Any
 
 from .._extras import require
 from .._tables import read_toml
-from ..network import Network
+from ..network import CONSENSUS, Network
 from ..peers import AGENT, AUTHORITY, OBSERVER, OBSERVER_FILE, ON_LOSS, Address, Authority, read_observer
 from .agents import check_agent
 
@@ -20,6 +20,7 @@ AGENT_COMMENTS = {
     "listen": "where neighbours reach this agent",
     "names": "all agents, in the network's order",
     "on_loss": ", ".join(ON_LOSS),
+    "consensus": ", ".join(CONSENSUS),
 }
 COMMENTS = {
     "neighbors": "only those that it has a link with",
@@ -44,6 +45,7 @@ class Provision:
     tables: dict[str, Any]
     on_loss: str
     mask: bool
+    consensus: str
     modules: list[Path]
     left_out: list[str]
 
@@ -115,6 +117,7 @@ def _agent_text(plan: Provision, agent: int) -> str:
         "names": plan.names,
         "on_loss": plan.on_loss,
         "mask": plan.mask,
+        "consensus": plan.consensus,
     }
     lines = _toml({"agent": table}).splitlines()
     for k, line in enumerate(lines):

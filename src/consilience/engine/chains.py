@@ -43,6 +43,7 @@ class Chunk(NamedTuple):
     iterations: int
     traffic: Traffic
     first: int = 0  # the agent whose copy is the first
+    own: np.ndarray | None = None  # own variables, (draws, chains, agents here, numbers), where the model has some
 
 
 class Chains:
@@ -54,7 +55,8 @@ class Chains:
       network: the network of all agents.
       model: the posterior and what is kept of its draws, as a lane here sees them.
       inputs: arguments of the compiled code, with the shards of the agents that live here.
-      positions: (chains, dimension), where the chains start, on all agents alike.
+      positions: (chains, dimension), where the chains start, on all agents alike; own variables come after the shared
+        ones.
       place: where these agents are computed; None: on one device, with one copy of each chain, or one for every agent.
       as_lanes: model and inputs to trace in place of those, as if all agents were lanes of one device.
       code: the fingerprint to compare with others', where the code here depends on who computes it.
@@ -148,18 +150,22 @@ class Chains:
             self.inputs, self.state, self.moments, *map(np.int32, (draws, thin, draws * seen))
         )
         # Cut on the host, where no length has to be compiled; copied, so that no buffer outlives its chunk.
-        chains = (draws, self.chains, self.place.copies)
+        chains, own = (draws, self.chains, self.place.copies), None
         stats = {name: read(values) for name, values in kept.stats._asdict().items()}
-        if self.place.knows_others:
+        if kept.own is not None:
+            own = read(kept.own)[:draws].reshape(*chains, kept.own.shape[-1]).copy()
+        elif self.place.knows_others:
             stats["disagreement"] = read(kept.disagreement)
         if self.model.watched is not None:
             stats |= dict(self.model.watched.layout.leaves(read(kept.watched)))
+        one = slice(None) if own is None else slice(1)  # all have one chain of what is shared, a copy each
         chunk = Chunk(
-            read(kept.positions)[:draws].reshape(*chains, kept.positions.shape[-1]).copy(),
-            {name: values[:draws].reshape(chains).copy() for name, values in stats.items()},
+            read(kept.positions)[:draws].reshape(*chains, kept.positions.shape[-1])[:, :, one].copy(),
+            {name: values[:draws].reshape(chains)[:, :, one].copy() for name, values in stats.items()},
             draws * thin,
             self._traffic(self._traced.exchanges, np.asarray(kept.counts, dtype=np.int64).sum(axis=0)),
             self.place.first_copy,
+            own,
         )
         self._seconds_per_iteration = (time.perf_counter() - began) / chunk.iterations
         return chunk
@@ -176,8 +182,8 @@ class Chains:
             return self._sent()
         traffic = Traffic()
         for exchange, together, by_chains in zip(exchanges, *counts.tolist(), strict=True):
-            rounds, messages = price(self.network, exchange.kind)
-            traffic += Traffic(together * rounds, together * messages, by_chains * messages * exchange.message_bytes)
+            rounds, messages, carriers = price(self.network, exchange.kind)
+            traffic += Traffic(together * rounds, together * messages, by_chains * carriers * exchange.message_bytes)
         return traffic
 
 

@@ -16,7 +16,7 @@ from jax import lax
 
 from .._compat import apply_jaxpr
 from .._types import Key
-from ..model import Layout, LocalLogDensity, Posterior, Shards, StartValues, View
+from ..model import Layout, LocalLogDensity, OwnVariables, Posterior, Shards, StartValues, View
 from ..neighbors import AGENTS, Exchange, Neighbors
 from ..samplers import Kernel, Sampler
 from .moments import Accumulated, accumulate
@@ -54,15 +54,17 @@ class Model(NamedTuple):
     averaged: View | None  # of a draw: what running moments are taken of
     watched: View | None  # of the running mean: what is recorded with every draw
     mean: Callable[[jax.Array], jax.Array] = mean_of_lanes  # over all agents, along the axis before the last
+    own: OwnVariables | None = None  # variables that stay with their owner, after the shared ones in every vector
 
     def logdensity(self, shard: Shards, size: int) -> LocalLogDensity:
         """Return one agent's log density ℓ_i, as a function of the vector of parameters."""
-        return LocalLogDensity(self.posterior, self.layout, shard, size, self.one_copy)
+        return LocalLogDensity(self.posterior, self.layout, shard, size, self.one_copy, self.own)
 
     def kernel(self, inputs: Inputs, shard: Shards) -> tuple[Kernel, LoopNeighbors]:
         """Return one lane's kernel, and its link to the other agents."""
         neighbors = self.link(inputs)
-        like = jnp.zeros(self.layout.dimension, self.layout.dtype)
+        own = 0 if self.own is None else self.own.dimension
+        like = jnp.zeros(self.layout.dimension + own, self.layout.dtype)
         return inputs.sampler.build(self.logdensity(shard, neighbors.size), neighbors, like), neighbors
 
 
@@ -198,6 +200,7 @@ class Kept(NamedTuple):
     counts: jax.Array
     disagreement: jax.Array | None
     watched: jax.Array | None
+    own: jax.Array | None = None
 
 
 class Replayed:
@@ -264,8 +267,11 @@ def advance_all(
 
     blocks = (iterations + block_length - 1) // block_length
     state, (positions, stats, counts) = lax.fori_loop(0, blocks, iterate_block, (state, _empty(buffer, *move.form)))
+    own = None
+    if model.own is not None:  # all that is seen is a function of what agents share
+        positions, own = positions[..., : model.layout.dimension], positions[..., model.layout.dimension :]
     seen_of, moments = see(model, positions, moments, seen)
-    return state, moments, Kept(seen_of.kept, stats, counts, seen_of.disagreement, seen_of.watched)
+    return state, moments, Kept(seen_of.kept, stats, counts, seen_of.disagreement, seen_of.watched, own)
 
 
 class Seen(NamedTuple):

@@ -29,9 +29,16 @@ def code_of_posterior(posterior: Posterior, layout: Layout, row: Any | None) -> 
     dtype = jax.dtypes.canonicalize_dtype(float)  # a run's record does not say that of each parameter
     params = jax.tree.unflatten(layout.treedef, [jax.ShapeDtypeStruct(shape, dtype) for shape in layout.shapes])
     found = {"prior": _code(posterior.log_prior, params)}
+    of_rows = []  # own variables
+    if posterior.own_log_prior is not None:
+        one = Layout.of(posterior.own_init, "own_init", "own")
+        forms = [jax.ShapeDtypeStruct(shape, dtype) for shape in one.shapes]
+        found["own_prior"] = _code(posterior.own_log_prior, jax.tree.unflatten(one.treedef, forms), params)
+        forms = [jax.ShapeDtypeStruct((ROWS_TRACED, *shape), dtype) for shape in one.shapes]
+        of_rows = [jax.tree.unflatten(one.treedef, forms)]
     if row is not None:
         batch = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((ROWS_TRACED, *leaf.shape), leaf.dtype), row)
-        found["likelihood"] = _code(posterior.log_likelihood, params, batch)
+        found["likelihood"] = _code(posterior.log_likelihood, params, *of_rows, batch)
     return {name: code for name, code in found.items() if code is not None}
 
 

@@ -55,5 +55,6 @@ def trace(model: Model, inputs: Inputs, positions: jax.Array) -> Traced:
     move = Replayed(partial(move_all, model, observe=observe_move), inputs, noise, state)
     lanes = state.position.shape[:-1]  # chains, and agents where each has a copy
     moments = None if model.averaged is None else form_of(lanes, model.averaged.layout)
-    seen = jax.make_jaxpr(partial(see, model))(buffer_of(1, state.position), moments, jnp.int32(1))
+    shared = jax.ShapeDtypeStruct((*lanes, model.layout.dimension), state.position.dtype)
+    seen = jax.make_jaxpr(partial(see, model))(buffer_of(1, shared), moments, jnp.int32(1))
     return Traced(start, draw_noise, move, seen, noise, moments, start_exchanges, exchanges)

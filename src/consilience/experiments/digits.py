@@ -19,7 +19,7 @@ from ..network import Network
 from ..report import GREY, PALETTE, new_figure
 from ..results import Run
 from ..runs import sample
-from ..samplers import DMALA, DULA, NUTS, CentralizedHMC, Published, Sampler
+from ..samplers import DMALA, DULA, NUTS, CentralizedHMC, Published, Sampler, Surrogate
 from .images import bundled_digits
 from .logistic import CLASSES, logits
 from .reproduction import RESOLUTION
@@ -33,7 +33,7 @@ LABEL_DISTANCE = 1.5  # of an agent's label from the centre; agents are at dista
 
 @dataclass(frozen=True)
 class DemoLengths:
-    """Lengths of the runs: of samplers that make one step an iteration, of NUTS, and of the reference."""
+    """Lengths of the runs: of samplers that make one step an iteration, of NUTS, of the reference, of the surrogate."""
 
     num_samples: int = 1000
     num_warmup: int = 5000
@@ -43,6 +43,7 @@ class DemoLengths:
     nuts_warmup: int = 400
     reference_samples: int = 1000
     reference_warmup: int = 200
+    surrogate_warmup: int = 150
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,7 @@ def compare_on_digits(lengths: DemoLengths | None = None, seed: int = 0, progres
     reference = run("reference", pooled, exact, at.reference_samples, at.reference_warmup, 1, 4)
     cases: dict[str, tuple[Any, ...]] = {
         "nuts": (ring, NUTS(), at.nuts_samples, at.nuts_warmup, 1, at.num_chains),
+        "surrogate": (ring, Surrogate(), at.nuts_samples, at.surrogate_warmup, 1, at.num_chains),
         "dmala": (ring, DMALA()),
         "published": (ring, Published(step_size=0.02, metropolis_after=at.num_warmup // 4)),
         "dula": (ring, DULA(step_size=0.003)),
@@ -150,7 +152,7 @@ def plot_digits(outcome: DemoOutcome, path: Path) -> None:
     _network(left, outcome)
     # Agent 0 alone samples another posterior, that of its two classes: it has no place in these two panels.
     shown = {name: run for name, run in outcome.runs.items() if "alone" not in name}
-    colours = dict(zip(shown, PALETTE, strict=False))
+    colours = dict(zip(shown, (*PALETTE, GREY), strict=True))
     _marginals(middle, outcome, shown, colours)
     _variances(right, outcome, shown, colours)
     figure.savefig(path, dpi=RESOLUTION)

@@ -13,6 +13,7 @@ from .numbered import (
     without_agents,
 )
 from .observed import Observed, outcome_name
+from .own import Groups, KeptOwn, OwnVariables, check_own, layout_of_groups, numbered_groups
 from .posterior import Posterior, StartValues, check_posterior, check_start, start_values
 from .shards import (
     Shard,

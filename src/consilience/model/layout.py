@@ -32,12 +32,16 @@ class Layout:
     names: tuple[str, ...]
 
     @classmethod
-    def of(cls, params: Params, what: str = "init") -> Layout:
-        """Return the layout of `params`; refuse leaves that are not floating-point, naming the argument `what`."""
+    def of(cls, params: Params, what: str = "init", root: str = "params") -> Layout:
+        """Return the layout of `params`; refuse leaves that are not floating-point, naming the argument `what`.
+
+        Args:
+          root: the name of a bare array.
+        """
         paths, treedef = jax.tree_util.tree_flatten_with_path(params)
         if not paths:
             raise Refused(what, "it has no parameters", "Pass the model's parameters, for example jnp.zeros(3).")
-        names = [leaf_name(path) for path, _ in paths]
+        names = [leaf_name(path, root) for path, _ in paths]
         arrays = []
         for name, (_, leaf) in zip(names, paths, strict=True):
             try:
@@ -68,6 +72,11 @@ class Layout:
         if len(set(self.dtypes)) == 1:  # even where jax is not set to hold it
             return self.dtypes[0]
         return np.dtype(jnp.result_type(*self.dtypes)) if self.dtypes else np.dtype(np.float32)
+
+    @property
+    def vector(self) -> jax.ShapeDtypeStruct:
+        """Shape and dtype of a vector in jax: in single precision where jax is not set to hold more."""
+        return jax.ShapeDtypeStruct((self.dimension,), jax.dtypes.canonicalize_dtype(self.dtype))
 
     def leaves(self, vectors: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
         """Yield names and values of the leaves in an array of vectors, other axes kept: views wherever that can be."""

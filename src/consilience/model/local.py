@@ -24,6 +24,7 @@ from jax import lax
 from .._refused import Refused
 from ..neighbors import AGENTS
 from .layout import Layout
+from .own import OwnVariables, joint_logdensity
 from .posterior import Posterior, StartValues, start_values
 from .shards import Shard, Shards, ShardsBySize
 
@@ -34,6 +35,7 @@ class LocalLogDensity:
 
     Args:
       one_copy: whether all agents' lanes evaluate it at the same vector.
+      own: variables that stay with their owner, which come after the shared ones in the vector; None: there are none.
     """
 
     posterior: Posterior
@@ -41,13 +43,20 @@ class LocalLogDensity:
     shard: Shards
     size: int
     one_copy: bool = False
+    own: OwnVariables | None = None
 
     def __call__(self, w: jax.Array) -> jax.Array:
         return self._own_value(self._of_shard)(w)
 
     def log_prior(self, w: jax.Array) -> jax.Array:
         """Return the whole log prior, which every agent knows."""
-        return jnp.asarray(self.posterior.log_prior(self.layout.unravel(w)), w.dtype)
+        return jnp.asarray(self.posterior.log_prior(self.layout.unravel(w[: self.layout.dimension])), w.dtype)
+
+    def own_mask(self) -> jax.Array:
+        """Tell which numbers of the vector's own part are of this agent's groups; the others stay at zero."""
+        own = self.own
+        assert own is not None
+        return self._own(lambda shard: own.mask(shard.batch))()
 
     def log_likelihood(self, w: jax.Array) -> jax.Array:
         """Return the log-likelihood of this agent's examples."""
@@ -78,11 +87,18 @@ class LocalLogDensity:
         """Compute the values of this agent that must be finite where it starts, at `w`."""
 
         def of_shard(shard: Shard, w: jax.Array) -> StartValues:
-            return start_values(self.posterior, self.layout.unravel(w), shard, self.size)
+            if self.own is None:
+                return start_values(self.posterior, self.layout.unravel(w), shard, self.size)
+            value, slope = jax.value_and_grad(self._of_shard, argnums=1)(shard, w)
+            prior = self.log_prior(w)
+            return StartValues(prior, value - prior / self.size, slope.sum())
 
         return self._own(of_shard)(w)
 
     def _of_shard(self, shard: Shard, w: jax.Array) -> jax.Array:
+        if self.own is not None:
+            params, z = self.layout.unravel(w[: self.layout.dimension]), w[self.layout.dimension :]
+            return joint_logdensity(self.posterior, self.own, params, z, shard, self.size)
         return self.posterior.local_logdensity(self.layout.unravel(w), shard, self.size)
 
     def _likelihood_of_shard(self, shard: Shard, w: jax.Array) -> jax.Array:

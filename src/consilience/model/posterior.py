@@ -37,6 +37,11 @@ class Posterior:
     Where the likelihood of an agent's data is no product over its rows, such as Cox's partial likelihood or that of a
     Gaussian process, `per_row=False`: then ℓ_i(ω) = log_likelihood(ω, D_i) + (1/m) log_prior(ω).
 
+    Groups of an agent's rows, such as a hospital's wards, may have variables of their own that stay with the agent.
+    With θ the parameters, and z_g those of group g, the posterior of all of them is
+
+        log π(θ, z) = log_prior(θ) + Σ_g [own_log_prior(z_g, θ) + Σ_{x in D_g} log_likelihood(θ, z_g, x)] + const
+
     Args:
       log_prior: `log_prior(params)` is a scalar, up to a constant.
       log_likelihood: `log_likelihood(params, batch)` is one number per example of the batch. The batch is a pytree
@@ -61,10 +66,17 @@ class Posterior:
       quantities: what `run.predict` can be asked for by name, {"rate": function}: each a function of (params, batch)
         that gives one row for every row of the batch.
       per_row: False: `log_likelihood` is one number for all of an agent's rows, none of which is ever padded.
+      own_log_prior: `own_log_prior(own, params)` is the log density of one group's own variables, given the parameters
+        that all share. Own variables never leave the agent whose group it is. With them, the likelihood is written
+        `log_likelihood(params, own, batch)`, where `own` has for every row of the batch the variables of its group.
+        `cs.nuts` and `cs.hmc` sample them. Peers need masks.
+      own_init: where each group's own variables start: one group's, any pytree of real arrays.
+      group: name of the column of the data that says of which of its agent's groups a row is, by any labels; the batch
+        has their numbers there. Left out: every agent is one group.
     """
 
     log_prior: Callable[[Params], jax.Array]
-    log_likelihood: Callable[[Params, Batch], jax.Array]
+    log_likelihood: Callable[..., jax.Array]
     _: KW_ONLY
     constrain: Callable[[Params], Mapping[str, jax.Array]] | None = None
     unconstrain: Callable[[Mapping[str, jax.Array]], Params] | None = None
@@ -78,9 +90,13 @@ class Posterior:
     quantities: Mapping[str, Callable[[Params, Batch], jax.Array]] = field(default_factory=dict)
     per_row: bool = True
     coordinates: Callable[[Params], Any] | None = None
+    own_log_prior: Callable[[Any, Params], jax.Array] | None = None
+    own_init: Any = None
+    group: str | None = None
 
     def __post_init__(self) -> None:
         check_flag("per_row", self.per_row)
+        self._check_own()
         for name, function in (("log_prior", self.log_prior), ("log_likelihood", self.log_likelihood)):
             if not callable(function):
                 fix = "Write cs.Posterior(log_prior, log_likelihood)."
@@ -88,14 +104,35 @@ class Posterior:
         if not takes(self.log_prior, 1) and takes(self.log_prior, 2) and takes(self.log_likelihood, 1):
             reason = "log_prior takes the parameters and a batch, log_likelihood the parameters alone: they are swapped"
             raise Refused("cs.Posterior", reason, "Write cs.Posterior(log_prior, log_likelihood).")
-        for name, function, arguments in (
-            ("log_prior", self.log_prior, ("params",)),
-            ("log_likelihood", self.log_likelihood, ("params", "batch")),
-        ):
-            if not takes(function, len(arguments)):
+        called_with: dict[str, tuple[str, ...]] = {"log_prior": ("params",), "log_likelihood": self._arguments}
+        if self.own_log_prior is not None:
+            called_with["own_log_prior"] = ("own", "params")
+        for name, arguments in called_with.items():
+            if not takes(getattr(self, name), len(arguments)):
                 called = f"{name}({', '.join(arguments)})"
                 fix = f"Write def {called}:, or functools.partial with the other arguments."
                 raise Refused(name, f"it cannot be called as {called}", fix)
+
+    @property
+    def _arguments(self) -> tuple[str, ...]:
+        """Names of what the likelihood is a function of."""
+        return ("params", "batch") if self.own_log_prior is None else ("params", "own", "batch")
+
+    def _check_own(self) -> None:
+        """Refuse own variables that are described in part, or that some other setting knows nothing of."""
+        write = "Write cs.Posterior(log_prior, log_likelihood, own_log_prior=..., own_init=...)."
+        if self.own_log_prior is None:
+            for name, given in (("own_init", self.own_init), ("group", self.group)):
+                if given is not None:
+                    raise Refused(name, "there is no own_log_prior, so that no variables are a group's own", write)
+            return
+        if not callable(self.own_log_prior):
+            raise Refused("own_log_prior", f"it is a {type(self.own_log_prior).__name__}, not a function", write)
+        if self.own_init is None:
+            raise Refused("own_init is missing", "it says what variables a group has, and where they start", write)
+        if self.group is not None and not isinstance(self.group, str):
+            reason = "groups of groups are not sampled yet; the name of one column of the data is needed"
+            raise Refused(f"group = {self.group!r}", reason, 'Write group="ward".')
 
     @classmethod
     @refuse_unknown_keywords("cs.Posterior.from_numpyro")
@@ -241,6 +278,9 @@ class Posterior:
 
     def pointwise(self, params: Params, batch: Batch) -> dict[str, jax.Array]:
         """Return the log-likelihood of every row, (rows,), by observed variable; they add up to `log_likelihood`."""
+        if self.own_log_prior is not None:
+            reason = "log-likelihoods of rows need their groups' own variables, which are not kept with the shared ones"
+            raise Refused("own variables", reason, "Compare models by what they share, or score with task=.")
         return {outcome_name(self.observed, self.task, batch): self.log_likelihood(params, batch)}
 
     def observations(self, batch: Batch) -> dict[str, Observed]:
@@ -255,12 +295,16 @@ class Posterior:
         """Return ℓ_i(params), the part of the log density of the agent that holds `shard`, one of `size` agents."""
         return self.local_log_likelihood(params, shard) + self.log_prior(params) / size
 
-    def local_log_likelihood(self, params: Params, shard: Shard) -> jax.Array:
-        """Return the log-likelihood of the agent that holds `shard`, without any of the prior."""
+    def local_log_likelihood(self, params: Params, shard: Shard, *own: Any) -> jax.Array:
+        """Return the log-likelihood of the agent that holds `shard`, without any of the prior.
+
+        Args:
+          own: own variables of the rows, where the model has some.
+        """
         if not self.per_row:
             assert shard.mask is None  # padded rows would change the likelihood of a whole site
-            return self.log_likelihood(params, shard.batch)
-        per_example = self.log_likelihood(params, shard.batch)
+            return self.log_likelihood(params, *own, shard.batch)
+        per_example = self.log_likelihood(params, *own, shard.batch)
         if shard.mask is not None:
             per_example = jnp.where(shard.mask, per_example, 0)
         return per_example.sum()
@@ -293,16 +337,24 @@ def check_posterior(posterior: Posterior, params: Params, batch: Batch) -> None:
     if getattr(prior, "shape", None) != () or not jnp.issubdtype(prior.dtype, jnp.number):
         fix = "Add .sum()." if getattr(prior, "shape", ()) else "A flat prior is lambda params: 0.0."
         raise Refused("log_prior(params)", f"it must return one real number; it returned {_described(prior)}", fix)
-    value = traced("log_likelihood(params, batch)", posterior.log_likelihood, params, batch)
-    _check_shape(value, len(jax.tree.leaves(batch)[0]), posterior.per_row)
-    if not jnp.issubdtype(value.dtype, jnp.floating):
-        raise Refused("log_likelihood(params, batch)", f"it must return real numbers; it returned {_described(value)}")
+    if posterior.own_log_prior is None:
+        what = "log_likelihood(params, batch)"
+        check_likelihood(
+            what,
+            traced(what, posterior.log_likelihood, params, batch),
+            len(jax.tree.leaves(batch)[0]),
+            posterior.per_row,
+        )
 
 
-def _check_shape(value: Any, examples: int, per_row: bool) -> None:
-    """Refuse a log-likelihood that is not one number per example, or where it is of a whole site, one number."""
+def check_likelihood(what: str, value: Any, examples: int, per_row: bool) -> None:
+    """Refuse a log-likelihood that is not one number per example, or where it is of a whole site, one number.
+
+    Args:
+      what: the function as messages call it.
+      value: what it returned, its shape and dtype.
+    """
     shape = getattr(value, "shape", None)
-    what = "log_likelihood(params, batch)"
     if not per_row and shape != ():
         reason = f"with per_row=False it must return one number for all rows; it returned {_described(value)}"
         fix = "Leave out per_row=False." if shape == (examples,) else "Add .sum()."
@@ -316,6 +368,8 @@ def _check_shape(value: Any, examples: int, per_row: bool) -> None:
             )
         reason = f"it must return one number per example, shape ({examples},) for this batch of {examples}"
         raise Refused(what, f"{reason}; it returned {_described(value)}", fix)
+    if not jnp.issubdtype(value.dtype, jnp.floating):
+        raise Refused(what, f"it must return real numbers; it returned {_described(value)}")
 
 
 class StartValues(NamedTuple):

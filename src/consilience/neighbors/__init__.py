@@ -1,7 +1,7 @@
 """One agent's link to the others: gossip and sums over a tree, and its twins: lanes, a mesh, messages."""
 
 from .alone import Alone
-from .collectives import Arrays, Collectives, Interrupted, OutOfStep, OutOfTurn
+from .collectives import Arrays, Collectives, Interrupted, OutOfStep, OutOfTurn, RiderForm
 from .counting import Exchange
 from .edges import edge_lists, no_edges
 from .lanes import AGENTS, LaneNeighbors

@@ -8,13 +8,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .protocol import D, T
+from .protocol import T
 
 
 class Alone:
     """`Neighbors` on a network of one agent: the mean and the sum are its own value, and nothing is sent."""
 
     size = 1
+    secret = ()
 
     @property
     def index(self) -> jax.Array:
@@ -35,10 +36,10 @@ class Alone:
     def total(self, x: T, at: jax.Array | None = None) -> T:
         return x
 
-    def follow_root(self, x: T, digest: D) -> tuple[T, D]:
-        return x, jax.tree.map(jnp.zeros_like, digest)
+    def follow_root(self, x: T, digest: Any = (), after: Any = None) -> tuple[T, jax.Array]:
+        return x, jnp.array(True)
 
-    def repeated(self) -> Unsent:
+    def repeated(self, sums: int | None = None) -> Unsent:
         return Unsent()
 
 

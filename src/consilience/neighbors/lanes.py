@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -9,7 +11,7 @@ from jax import lax
 from .counting import Counted
 from .edges import EdgeLists, flow, take
 from .gossip import gossip, relaxed_gossip
-from .protocol import D, T
+from .protocol import T
 
 AGENTS = "agents"
 
@@ -81,23 +83,21 @@ class LaneNeighbors(Counted):
 
     def total(self, x: T, at: jax.Array | None = None) -> T:
         if self.size > 1:
-            self._count("tree pass", x, 2)
+            self._count_sum(x, at)
         return lax.psum(jax.tree.map(self._summand, x), self.axes)  # of one agent too: a sum has no axis of agents
 
-    def follow_root(self, x: T, digest: D) -> tuple[T, D]:
+    def follow_root(self, x: T, digest: Any = (), after: Any = None) -> tuple[T, jax.Array]:
         if self.size == 1:
-            return x, jax.tree.map(jnp.zeros_like, digest)
-        if jax.tree.leaves(digest):
-            self._count("tree pass", (digest, digest), 1, "up")  # the greatest and the least
-        self._count("tree pass", (x, digest), 1, "down")
+            return x, jnp.array(True)
+        self._count_follow(x, digest, after)
         if self._is_alike:
-            return x, jax.tree.map(jnp.zeros_like, digest)
-
-        def spread(leaf: jax.Array) -> jax.Array:
-            leaf = self._candidate(leaf)
-            return lax.pmax(leaf, self.axes) - lax.pmin(leaf, self.axes)
-
-        return jax.tree.map(self._of_root, x), jax.tree.map(spread, digest)
+            return x, jnp.array(True)
+        is_alike = jnp.array(True)
+        if jax.tree.leaves(digest):
+            values = self._candidate(digest[:, 0])
+            apart = lax.pmax(values, self.axes) - lax.pmin(values, self.axes)
+            is_alike = ~(apart > self._of_root(digest[:, 1])).any()
+        return jax.tree.map(self._of_root, x), is_alike
 
     def _of_root(self, leaf: jax.Array) -> jax.Array:
         return take(lax.all_gather(leaf, AGENTS), jnp.asarray(self._root))

@@ -11,7 +11,7 @@ chains. Ordered effects would keep the calls in their order, but loops over chai
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -22,11 +22,11 @@ from jax import lax
 from .._compat import callback_for_all_chains, trace_state
 from .._keys import key_numbers, keys_like
 from ..network import Network
-from .collectives import Arrays, Collectives, difference
+from .collectives import Arrays, Collectives, RiderForm
 from .counting import Counted, CountedLoop, Exchange
 from .gossip import SHORT, gossip, relaxed_gossip
 from .lanes import AGENTS
-from .protocol import D, T, message_bytes, projection
+from .protocol import T, message_bytes, projection
 from .traffic import Kind
 
 NUMBER = jax.ShapeDtypeStruct((), jnp.int32)
@@ -42,8 +42,9 @@ class PeerNeighbors(Counted):
       calls: how many calls the traced code makes outside of loops.
     """
 
-    def __init__(self, collectives: Collectives, network: Network, index: int) -> None:
+    def __init__(self, collectives: Collectives, network: Network, index: int, secret: Sequence[int] = ()) -> None:
         super().__init__()
+        self.secret = secret
         self._collectives, self._network, self._index = collectives, network, index
         self.calls = 0
         self._number: jax.Array = jnp.int32(0)  # of the next call
@@ -103,22 +104,40 @@ class PeerNeighbors(Counted):
     # --- over the tree -------------------------------------------------------------------------------
 
     def total(self, x: T, at: jax.Array | None = None) -> T:
-        if at is None:
-            return self._collect("tree pass", "total", self._collectives.total, x, x)
-        return self._collect("tree pass", "total", self._collectives.total_at, (x, whereabouts(at)), x)
+        loop = None if self._is_outside or not self._open else self._open[-1]
+        dimensions = jnp.ndim(jax.tree.leaves(x)[0])
 
-    def follow_root(self, x: T, digest: D) -> tuple[T, D]:
-        count = len(jax.tree.leaves(digest))
+        def rider(arrays: Arrays) -> list[RiderForm]:
+            """Return the forms of the root's state, where it comes with this sum: for all chains, as the sum is."""
+            if loop is None or loop.sums is None or self._collectives.turns.made(loop) % loop.sums:
+                return []
+            chains = arrays[0].shape[: arrays[0].ndim - dimensions]
+            return [((*chains, *form.shape), form.dtype) for form in loop.rider]
+
+        def total(arrays: Arrays) -> Arrays:
+            return self._collectives.total(arrays, rider(arrays))
+
+        def total_at(arrays: Arrays) -> Arrays:
+            return self._collectives.total_at(arrays, rider(arrays))
+
+        if at is None:
+            return self._collect("sum", "total", total, x, x)
+        return self._collect("sum", "total", total_at, (x, whereabouts(at)), x)
+
+    def follow_root(self, x: T, digest: Any = (), after: Any = None) -> tuple[T, jax.Array]:
+        has_digest = bool(jax.tree.leaves(digest))
+        if after is not None and after.sums is not None:
+            leaves = (key_numbers(jnp.asarray(leaf)) for leaf in jax.tree.leaves(x))
+            after.rider = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves)
 
         def follow(arrays: Arrays) -> Arrays:
-            state, mine = arrays[: len(arrays) - count], arrays[len(arrays) - count :]
-            spread = mine
-            if count:
-                extremes = self._collectives.up([*mine, *mine], *[np.maximum] * count, *[np.minimum] * count)
-                spread = [difference(high, low) for high, low in zip(extremes[:count], extremes[count:], strict=True)]
-            return self._collectives.down([*state, *spread])
+            if has_digest:
+                *arrays, marks = arrays
+                self._collectives.mark(marks)
+            return self._collectives.follow_root(arrays)
 
-        return self._collect("tree pass", "follow", follow, (x, digest), (x, digest))
+        # Whether all digests are alike comes with the next sum, which raises `OutOfStep` where they are not.
+        return self._collect("pass", "follow", follow, (x, digest), x), jnp.array(True)
 
     # --- calls of the host -----------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ devices of a mesh, processes on other machines) is up to the runtime, and each r
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -14,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 
 T = TypeVar("T")  # any pytree of arrays: what one agent holds
-D = TypeVar("D")
 
 GOLDEN_ANGLE = np.pi * (3 - np.sqrt(5))
 
@@ -52,6 +52,10 @@ class Neighbors(Protocol):
     def index(self) -> jax.Array:
         """Number of this agent, 0 ... m - 1, which makes its random numbers its own."""
 
+    @property
+    def secret(self) -> Sequence[int | jax.Array]:
+        """Numbers that nobody but this agent knows; none where one process has all agents."""
+
     # --- gossip: one message to each neighbour a round -------------------------------------------------
 
     def mix(self, x: T, rounds: int | jax.Array = 1) -> T:
@@ -79,11 +83,23 @@ class Neighbors(Protocol):
             wait for each other inside of an iteration, it reveals those that have gone different ways.
         """
 
-    def follow_root(self, x: T, digest: D) -> tuple[T, D]:
-        """Return the root's `x`, and how far apart all agents' `digest` are: greatest less least, leaf by leaf."""
+    def follow_root(self, x: T, digest: Any = (), after: Any = None) -> tuple[T, jax.Array]:
+        """Return the root's `x`, and whether all agents' digests are alike, as far as that is known.
 
-    def repeated(self) -> Repeated:
-        """Return a context for collectives inside of `lax` loops and branches."""
+        Where agents wait for each other inside of an iteration, nobody waits for the digests of the others: they go
+        along with the next sum, and reveal those that have gone different ways then.
+
+        Args:
+          digest: (k, 2): numbers that all agents should have alike, and how far apart those of two agents may be.
+          after: the `repeated` of the sums before, if it knows how many they are: the root's `x` comes with the last.
+        """
+
+    def repeated(self, sums: int | None = None) -> Repeated:
+        """Return a context for collectives inside of `lax` loops and branches.
+
+        Args:
+          sums: how many exact sums are made in it before the root is followed; None: that is not known beforehand.
+        """
 
 
 def message_bytes(x: Any) -> int:

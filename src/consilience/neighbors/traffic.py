@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ..network import Network
 
-Kind = Literal["gossip", "flood", "tree pass"]
+Kind = Literal["gossip", "flood", "sum", "pass", "mark", "rider", "gather"]
 
 
 @dataclass(frozen=True)
@@ -25,16 +25,39 @@ class Traffic:
     def __add__(self, other: Traffic) -> Traffic:
         return Traffic(self.rounds + other.rounds, self.messages + other.messages, self.bytes + other.bytes)
 
+    def __sub__(self, other: Traffic) -> Traffic:
+        return Traffic(self.rounds - other.rounds, self.messages - other.messages, self.bytes - other.bytes)
 
-def price(network: Network, kind: Kind) -> tuple[int, int]:
-    """Return the numbers of rounds and messages of one collective.
+
+class Price(NamedTuple):
+    """Rounds and messages of one collective, and how many messages carry its bytes."""
+
+    rounds: int
+    messages: int
+    carriers: int
+
+
+def price(network: Network, kind: Kind) -> Price:
+    """Return what one collective costs.
 
     - "gossip": every agent to each neighbour, once;
     - "flood": the same as often as the farthest two agents are apart;
-    - "tree pass": every agent but the root to its parent, or from it, level by level.
+    - "sum": every agent but the root to its parent, level by level, and back;
+    - "pass": the half of it, here the root's values on their way to all;
+    - "mark": numbers to compare, which ride on a sum's way up, or the verdict on them;
+    - "rider": the root's values, where they ride on a sum's way down;
+    - "gather": every agent's own, passed on from neighbour to neighbour until all have them, together with others'.
     """
+    passes = network.size - 1
     if kind == "gossip":
-        return 1, network.messages_per_round
+        return Price(1, network.messages_per_round, network.messages_per_round)
     if kind == "flood":
-        return network.diameter, network.diameter * network.messages_per_round
-    return network.tree.depth, network.size - 1
+        messages = network.diameter * network.messages_per_round
+        return Price(network.diameter, messages, messages)
+    if kind == "sum":
+        return Price(network.tree.rounds, network.tree.messages, network.tree.messages)
+    if kind == "gather":
+        return Price(network.diameter, network.gathering.messages, network.gathering.carriers)
+    if kind == "pass":
+        return Price(network.tree.depth, passes, passes)
+    return Price(0, 0, passes)

@@ -13,6 +13,7 @@ import numpy as np
 from .._checks import check, refuse_unknown_keywords_of_methods, whole_number
 from .._lazy import LazyModule
 from .._refused import Refused
+from .gathering import Gathering, gathering
 from .plan import Plan, plan_network
 from .plot import plot_network
 from .tree import Tree, spanning_tree
@@ -145,6 +146,11 @@ class Network:
     def tree(self) -> Tree:
         """The spanning tree over which exact sums travel: breadth-first from a centre."""
         return spanning_tree(self)
+
+    @cached_property
+    def gathering(self) -> Gathering:
+        """The schedule by which every agent's numbers reach every agent, where sums are gathered."""
+        return gathering(self)
 
     @cached_property
     def laplacian_norm(self) -> float:

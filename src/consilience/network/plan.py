@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .._refused import Refused
+from .gathering import MOST_AGENTS
 from .polynomial import (
     ACCURATE,
     CONTRACTION,
@@ -28,6 +29,9 @@ MEASURED_ROUNDS = 5_000  # ordering the roots takes the square of their number
 GOSSIP = f"chebyshev, δ ≤ {CONTRACTION}"
 
 SUMS = "sums of replicated chains (nuts, hmc, mala)"
+MASKED_BITS = "bit-identical, masked only"
+MASKED_SUMS = "the same, where they are masked"
+WORD_BYTES = 9  # of a number of a masked sum: a word, and a count of what did not fit
 AVERAGES = "gossip averages (dmala)"
 DECISIONS = "decisions (min and max)"
 
@@ -58,7 +62,8 @@ class Plan:
     """The cost of every method of consensus on a network, and the choices that follow; `print` shows a table.
 
     A sum over the tree takes 2·depth rounds and 2(m - 1) messages, a round of gossip or of a polynomial 2|E|
-    messages, flooding as many rounds as the diameter. Bytes are those of one float32 parameter.
+    messages, flooding and gathering as many rounds as the diameter. Bytes are those of one float32 parameter, masked
+    ones where sums are gathered.
     """
 
     network: str
@@ -100,6 +105,9 @@ def plan_network(network: Network, tolerance: float = 1e-6) -> Plan:
     chosen = averaging(network)
     tree, flooding = network.tree, network.diameter
     costs = [MethodCost("tree", tree.rounds, tree.messages, BYTES * tree.messages, "bit-identical on all agents", SUMS)]
+    if network.size <= MOST_AGENTS:
+        sent, size = network.gathering.messages, WORD_BYTES * network.gathering.carriers
+        costs.append(MethodCost("gather", network.diameter, sent, size, MASKED_BITS, MASKED_SUMS))
     exact, reason = _finite_time(network, chosen.method == "finite-time", chosen.rounds)
     costs += [exact] if exact else []
     costs.append(_chebyshev(network, tolerance))
@@ -112,13 +120,19 @@ def plan_network(network: Network, tolerance: float = 1e-6) -> Plan:
             "Sums (nuts, hmc, mala)",
             "tree",
             f"The same bits on all agents, as decisions inside a chain need, in {tree.messages:,} messages: no method "
-            f"does with fewer.",
+            f"does with fewer. Agents that mask their sums gather them where that is sooner.",
         ),
         MethodChoice("Gossip averages (dmala)", GOSSIP if chosen.method == "chebyshev" else chosen.method, reason),
         MethodChoice(
             "Decisions (accept, stop)",
             "flooding",
             f"Nothing is rounded, and no method takes fewer rounds than the diameter, {flooding:,}.",
+        ),
+        MethodChoice(
+            "Questions (surrogate)",
+            "tree",
+            f"Points from the root down, then a sum, the same bits again: {_rounds(tree.depth + tree.rounds)} for all "
+            "that a thousand draws of each chain need, and tens of questions in a run.",
         ),
     )
     return Plan(network.facts, tuple(costs), choices)

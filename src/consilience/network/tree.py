@@ -72,11 +72,11 @@ def spanning_tree(network: Network) -> Tree:
     """
     exact = network.size <= EXACT_CENTRE_LIMIT
     root = int(np.argmin(network.eccentricities)) if exact else _middle_of_double_sweep(network)
-    parent, hops = _breadth_first(network, root)
+    parent, hops = breadth_first(network, root)
     return Tree(root, tuple(parent), max(hops))
 
 
-def _breadth_first(network: Network, root: int) -> tuple[list[int], list[int]]:
+def breadth_first(network: Network, root: int) -> tuple[list[int], list[int]]:
     """Return each agent's parent and hops from the root; the parent is the first to reach it, neighbours ascending."""
     parent, hops = [-1] * network.size, [-1] * network.size
     hops[root] = 0
@@ -90,8 +90,8 @@ def _breadth_first(network: Network, root: int) -> tuple[list[int], list[int]]:
 
 
 def _middle_of_double_sweep(network: Network) -> int:
-    _, hops = _breadth_first(network, 0)
-    parent, hops = _breadth_first(network, int(np.argmax(hops)))
+    _, hops = breadth_first(network, 0)
+    parent, hops = breadth_first(network, int(np.argmax(hops)))
     agent = int(np.argmax(hops))
     for _ in range((hops[agent] + 1) // 2):
         agent = parent[agent]

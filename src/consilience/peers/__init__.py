@@ -9,6 +9,7 @@ from .agent_file import (
     AgentFile,
     AgentTable,
     agent_of,
+    check_consensus,
     check_mask,
     check_names,
     read_agent_file,

@@ -11,6 +11,7 @@
 | | key, certificate, authority | files; key.pem, certificate.pem and authority.pem if not given |
 | | on_loss | what to do when a neighbour is lost: "wait", "stop" or "continue-without" |
 | | mask | true: parts of sums are hidden from the neighbours |
+| | consensus | "tree" or "gather": the way of masked sums; "auto" if left out |
 | neighbors | NAME * | a line for each agent that this one is linked with: its endpoint, "tls/HOST:PORT" |
 """
 
@@ -24,10 +25,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
+from .._checks import check_one_of
 from .._lazy import LazyModule
 from .._refused import Refused
 from .._tables import check_tables, choose_from, no_file, read_toml, table_of
-from ..network import Network
+from ..network import CONSENSUS, MOST_AGENTS, Network
 from .certificates import Identity, Untrusted, Verifier
 from .endpoints import check_endpoint, dialed
 from .session import OBSERVER, Credentials, Place
@@ -43,6 +45,7 @@ AGENT = "agent.toml"
 OBSERVER_FILE = f"{OBSERVER}.toml"
 AUTHORITY = "authority"  # name of the folder that init writes beside the agents' own
 OnLoss = Literal["wait", "stop", "continue-without"]
+Consensus = Literal["auto", "tree", "gather"]
 ON_LOSS: tuple[str, ...] = get_args(OnLoss)
 FEWEST_MASKED = 3  # agents: of two, each can work out the other's part of a sum
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -61,6 +64,7 @@ class AgentTable:
     authority: str = "authority.pem"
     on_loss: OnLoss = "wait"
     mask: bool = False
+    consensus: Consensus = "auto"
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,7 @@ class AgentFile:
       credentials: paths of its key, its certificate and the authority's certificate.
       on_loss: what to do when a neighbour is lost: "wait", "stop" or "continue-without".
       mask: whether parts of sums are hidden from the neighbours.
+      consensus: the way of sums: "tree", "gather", or "auto".
     """
 
     path: Path
@@ -89,6 +94,7 @@ class AgentFile:
     credentials: Credentials
     on_loss: str
     mask: bool
+    consensus: str
 
     @property
     def folder(self) -> Path:
@@ -165,7 +171,7 @@ def agent_of(path: Path, tables: Mapping[str, Any]) -> AgentFile:
     place = Place(table.run, table.name, tuple(table.names), listen, neighbors)
     path = path.absolute()
     credentials = _credentials(path.parent, "agent", table.name, table)
-    return AgentFile(path, place, credentials, table.on_loss, table.mask)
+    return AgentFile(path, place, credentials, table.on_loss, table.mask, table.consensus)
 
 
 def read_observer(path: Path) -> ObserverFile:
@@ -210,6 +216,18 @@ def check_mask(mask: bool, agents: int, sampler: Sampler) -> None:
             f"values of single agents, as all gossip does",
             "Leave mask out, or take another sampler: nuts, hmc, mala can be masked.",
         )
+
+
+def check_consensus(consensus: str, mask: bool, agents: int) -> None:
+    """Refuse to gather sums whose parts everybody could read, or that too many would pass on."""
+    subject = f'consensus = "{consensus}"'
+    check_one_of("consensus", consensus, CONSENSUS)
+    if consensus == "gather" and not mask:
+        reason = "every agent's own part of a sum would go to all others, and nothing hides it"
+        raise Refused(subject, reason, 'Write mask = true, or consensus = "tree".')
+    if consensus == "gather" and agents > MOST_AGENTS:
+        reason = f"each of {agents:,} agents would pass on what nearly all others have sent"
+        raise Refused(subject, reason, 'Write consensus = "tree".')
 
 
 def _credentials(folder: Path, table_name: str, owner: str, table: AgentTable | ObserverTable) -> Credentials:

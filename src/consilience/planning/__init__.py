@@ -4,6 +4,17 @@ from .cost import MEASURED, PARTS, Constants, CostModel
 from .demand import Demand, demand_of
 from .figure import plan_figure, predict_families
 from .links import LinkSpeeds, bits_per_second, read_links, seconds
-from .prediction import AgreementMethod, Prediction, predict
+from .prediction import MANY_CHAINS, AgreementMethod, Prediction, predict
+from .recommendation import (
+    ASSUMED,
+    EFFECTIVE_DRAWS,
+    SPLIT,
+    STARTED,
+    SURROGATE,
+    Facts,
+    Recommendation,
+    in_words,
+    recommend,
+)
 from .sizes import Size
 from .trial import Trial, trial_of

@@ -18,7 +18,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ import numpy as np
 
 from ..neighbors import HEADER, Kind
 from ..network import Network
-from .demand import Collective, Demand, tree_directions
+from .demand import Collective, Demand
 from .links import LinkSpeeds
 from .windows import PACKET, PACKET_HEADERS, Windows
 
@@ -112,6 +112,16 @@ class CostModel:
         self._up = [_round(pairs, speeds, network.size) for pairs in up]
         self._down = [_round(np.array(pairs)[:, ::-1], speeds, network.size) for pairs in reversed(up)]
         self._gossip = _round(both, speeds, network.size)
+        self._speeds = speeds
+
+    @cached_property
+    def _gathering(self) -> list[tuple[_Round, int]]:
+        """Return the rounds of an all-gather, with how many agents' numbers are in the longest message of each."""
+        schedule = self.network.gathering
+        return [
+            (_round([*links], self._speeds, self.network.size), widest)
+            for links, widest in zip(schedule.rounds, schedule.widest, strict=True)
+        ]
 
     def iteration_cost(self, demand: Demand, gradient_seconds: float, quiet_seconds: float = 0.0) -> Cost:
         """Return the cost of one of many iterations: agents do not wait for each other in between.
@@ -141,24 +151,32 @@ class CostModel:
             for rounds in (self._up, self._down, [self._gossip])
         )
         found = np.zeros(size)
-        for (kind, times, message_bytes), ups, downs in tree_directions(collectives):
-            count = ups * up + downs * down if kind == "tree pass" else times * self._rounds(kind) * gossip
-            found += count * (message_bytes + HEADER.size)
+        for kind, times, message_bytes, back_bytes in collectives:
+            if kind == "sum":
+                found += times * (up * (message_bytes + HEADER.size) + down * (back_bytes + HEADER.size))
+            elif kind == "gather":
+                for links in self.network.gathering.rounds:
+                    for (sender, _), sources in links.items():
+                        found[sender] += times * (len(sources) * message_bytes + HEADER.size)
+            else:
+                count = down if kind == "pass" else self._rounds(kind) * gossip
+                found += times * count * (message_bytes + HEADER.size)
         return found
 
     def _start(self) -> tuple[np.ndarray, Windows]:
         return np.zeros((self.network.size, len(PARTS))), Windows(self._directions)
 
     def _after(self, clocks: np.ndarray, windows: Windows, collectives: Sequence[Collective]) -> np.ndarray:
-        for (kind, times, size), ups, downs in tree_directions(collectives):
+        for kind, times, size, back in collectives:
             if self.network.size == 1:
                 break
-            if kind != "tree pass":
-                clocks = self._repeated(clocks, windows, [self._gossip], size, times * self._rounds(kind))
-            elif ups and downs:
-                clocks = self._repeated(clocks, windows, [*self._up, *self._down], size, ups)
-            else:
-                clocks = self._through(clocks, windows, self._up if ups else self._down, size)
+            once, count = [(self._gossip, size)], times * self._rounds(kind)
+            if kind in ("sum", "pass"):
+                ups, downs = [(each, size) for each in self._up], [(each, back or size) for each in self._down]
+                once, count = [*ups, *downs] if kind == "sum" else downs, times
+            if kind == "gather":
+                once, count = [(each, widest * size) for each, widest in self._gathering], times
+            clocks = self._repeated(clocks, windows, once, count)
         return clocks
 
     def _rounds(self, kind: Kind) -> int:
@@ -166,12 +184,12 @@ class CostModel:
         return self.network.diameter if kind == "flood" else 1
 
     def _repeated(
-        self, clocks: np.ndarray, windows: Windows, rounds: list[_Round], size: int, times: float
+        self, clocks: np.ndarray, windows: Windows, rounds: list[tuple[_Round, int]], times: float
     ) -> np.ndarray:
         """Advance clocks by `times` repetitions, an average with a fraction; after SETTLED, all take equally long."""
         course = [clocks]
         for _ in range(min(math.ceil(times), SETTLED)):
-            course.append(self._through(course[-1], windows, rounds, size))
+            course.append(self._through(course[-1], windows, rounds))
         done = len(course) - 1
         if times == done:
             return course[-1]
@@ -181,8 +199,8 @@ class CostModel:
         windows.advance(float(following.sum()))
         return course[-1] + following
 
-    def _through(self, clocks: np.ndarray, windows: Windows, rounds: list[_Round], size: int) -> np.ndarray:
-        return reduce(lambda clocks, each: self._one(clocks, windows, each, size), rounds, clocks)
+    def _through(self, clocks: np.ndarray, windows: Windows, rounds: list[tuple[_Round, int]]) -> np.ndarray:
+        return reduce(lambda clocks, each: self._one(clocks, windows, *each), rounds, clocks)
 
     def _one(self, clocks: np.ndarray, windows: Windows, each: _Round, size: int) -> np.ndarray:
         further, wire = self._constants.further(size), bytes_on_the_wire(size)

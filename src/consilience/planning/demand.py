@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ from .._refused import Refused
 from ..engine import Inputs, Model, draws_at_once, move_all, noise_at_once, noise_of, start_all, trace
 from ..model import Layout, Posterior, View, stack_shards
 from ..neighbors import Kind, price
-from ..network import Network
+from ..network import WORD_BYTES, Network
 from ..runs import chain_keys, lane_inputs, lane_link
 from ..samplers import Sampler
 
@@ -35,24 +35,21 @@ TINY = 1e-3  # a step with which NUTS makes all the doublings that it may
 
 
 class Collective(NamedTuple):
-    """Collective of an iteration: its kind, how often it happens, and the bytes of a message, all chains in it."""
+    """Collective of an iteration: its kind, how often it happens, and the bytes of a message, all chains in it.
+
+    A sum has messages of another size on its way down, `back_bytes`; what rides on it is in the sizes.
+    """
 
     kind: Kind
     times: float
     message_bytes: int
+    back_bytes: int = 0
 
-
-def tree_directions(collectives: Iterable[Collective]) -> Iterator[tuple[Collective, float, float]]:
-    """Yield each collective, and how often it goes up and down the tree: single passes take turns, pairs do both."""
-    is_up = True
-    for each in collectives:
-        if each.kind != "tree pass":
-            yield each, 0.0, 0.0
-        elif each.times >= 2:
-            yield each, each.times / 2, each.times / 2
-        else:
-            yield each, each.times * is_up, each.times * (not is_up)
-            is_up = not is_up
+    def of_chains(self, chains: float) -> Collective:
+        """Return this of so many times the chains: a message carries all of them."""
+        return self._replace(
+            message_bytes=round(chains * self.message_bytes), back_bytes=round(chains * self.back_bytes)
+        )
 
 
 @dataclass(frozen=True)
@@ -88,11 +85,32 @@ class Demand:
     def traffic(self, network: Network) -> tuple[float, float, float]:
         """Return rounds, messages and bytes of all agents, as the `simulate` runtime counts them."""
         rounds, messages, size = 0.0, 0.0, 0.0
-        for kind, times, message_bytes in self.collectives:
-            of_one, sent = price(network, kind)
+        for kind, times, message_bytes, back_bytes in self.collectives:
+            of_one, sent, carriers = price(network, kind)
             rounds, messages = rounds + times * of_one, messages + times * sent
-            size += times * sent * message_bytes
+            size += times * carriers * ((message_bytes + back_bytes) / 2 if kind == "sum" else message_bytes)
         return rounds, messages, size
+
+    @property
+    def gathered(self) -> Demand:
+        """This demand with sums that are masked and gathered, after which nobody sends a state."""
+        return replace(
+            self,
+            collectives=tuple(
+                Collective("gather", each.times, masked_bytes(each.message_bytes)) if each.kind == "sum" else each
+                for each in self.collectives
+                if each.kind != "pass"
+            ),
+        )
+
+    def of_chains(self, chains: float) -> Demand:
+        """Return the demand of so many times the chains."""
+        return replace(
+            self,
+            collectives=tuple(each.of_chains(chains) for each in self.collectives),
+            draw_bytes=round(chains * self.draw_bytes),
+            noise_bytes=round(chains * self.noise_bytes),
+        )
 
     def gossiping(self, rounds: int) -> Demand:
         """Return this demand with so many rounds of gossip in every averaging, in place of one."""
@@ -102,6 +120,11 @@ class Demand:
                 each._replace(times=each.times * rounds) if each.kind == "gossip" else each for each in self.collectives
             ),
         )
+
+
+def masked_bytes(size: int) -> int:
+    """Return the bytes of so many bytes of float32 numbers, masked."""
+    return size // FLOAT * WORD_BYTES
 
 
 def demand_of(
@@ -116,7 +139,7 @@ def demand_of(
         raise Refused(sampler.name, "it has no rounds to plan", "Use nuts, hmc, mala or dmala.")
     if not sampler.has_steady_cost:
         reason = "it asks the network at the start and then once in many draws: a draw has no cost of its own to plan"
-        raise Refused(sampler.name, reason, "Read its rounds off a simulated run, run.traffic, or plan nuts.")
+        raise Refused(sampler.name, reason, "consilience plan says what a whole run takes; or plan a draw of nuts.")
     if not sampler.has_free_lengths:
         times, evaluations = _counted(sampler, network)
     elif evaluations is None:
@@ -131,13 +154,40 @@ def demand_of(
         times = short + (longer - short) / (more - few) * (evaluations - few)
     traced = trace(*_stand_in(sampler, network, dimension)[:3])
     noise = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(traced.noise))
-    collectives = tuple(
-        Collective(exchange.kind, float(count), chains * exchange.message_bytes)
+    collectives = _with_riders(
+        (exchange.kind, float(count), chains * exchange.message_bytes)
         for exchange, count in zip(traced.exchanges, times, strict=True)
         if count > 0
     )
     lanes = 1 if sampler.common_noise else network.size
     return Demand(collectives, float(evaluations), chains * dimension * FLOAT, chains * noise // lanes)
+
+
+def questions_in(sampler: Sampler, network: Network, dimension: int) -> list[tuple[Collective, ...]]:
+    """Find what each question of an iteration sends, once and of one chain: points from the root, and a sum."""
+    found: list[list[tuple[Kind, float, int]]] = []
+    for each in trace(*_stand_in(sampler, network, dimension)[:3]).exchanges:
+        if each.kind == "pass":
+            found.append([])
+        found[-1].append((each.kind, 1.0, each.message_bytes))
+    return [_with_riders(question) for question in found]
+
+
+def _with_riders(counted: Iterable[tuple[Kind, float, int]]) -> tuple[Collective, ...]:
+    """Put what rides on a sum into the sizes of its messages: of all of them, or of one of several."""
+    found: list[Collective] = []
+    for kind, times, size in counted:
+        if kind not in ("mark", "rider"):
+            found.append(Collective(kind, times, size, size if kind == "sum" else 0))
+            continue
+        last = max(k for k, each in enumerate(found) if each.kind == "sum")
+        base = found[last]
+        if base.times > times:
+            found[last : last + 1] = [base._replace(times=base.times - times), base._replace(times=times)]
+            last += 1
+        side = "message_bytes" if kind == "mark" else "back_bytes"
+        found[last] = found[last]._replace(**{side: getattr(found[last], side) + size})
+    return tuple(found)
 
 
 def _counted(sampler: Sampler, network: Network) -> tuple[np.ndarray, float]:

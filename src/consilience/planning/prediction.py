@@ -9,16 +9,17 @@ import numpy as np
 
 from .._refused import Refused
 from ..engine import CHUNK_SECONDS
-from ..network import GOSSIP, Network
+from ..network import GOSSIP, MOST_AGENTS, Network
 from ..samplers import Sampler
 from .cost import COMPUTE, MEASURED, PARTS, Constants, Cost, CostModel
-from .demand import Collective, Demand, demand_of
+from .demand import Collective, Demand, demand_of, masked_bytes
 from .links import LinkSpeeds
 
 MOST_WORK = 20_000_000  # agents × levels of the tree, which take about half a minute
-# What agents agree on before a chunk of draws, and count after it: `Segment.pieces`.
-BETWEEN_CHUNKS = (Collective("flood", 1, 32), Collective("tree pass", 2, 24))
+BETWEEN_CHUNKS = (Collective("flood", 1, 32),)  # what agents agree on between two chunks of draws: `Segment.agree`
+MANY_CHAINS = 64
 SAME_BITS = "same bits everywhere"
+GATHERED = "the same, masked"
 GIVEN = "gossip"  # with a number of rounds that is given, not worked out
 
 
@@ -46,6 +47,7 @@ class Prediction:
       megabytes_per_agent: what an agent sends for a draw, on average; `most_megabytes`: what the busiest sends.
       draws_at_once: number of draws between two such agreements.
       seconds_per_effective_draw: None where `ess_per_draw` was not given.
+      seconds_of_many: time per draw of 64 chains in their place, where the longest of them takes no more gradients.
     """
 
     seconds: float
@@ -57,6 +59,7 @@ class Prediction:
     evaluations: float
     draws_at_once: int
     seconds_per_effective_draw: float | None
+    seconds_of_many: float
     methods: tuple[AgreementMethod, ...]
 
     @property
@@ -75,6 +78,7 @@ def predict(
     evaluations: float | None = None,
     ess_per_draw: float | None = None,
     chunk_seconds: float | None = None,
+    consensus: str = "tree",
     constants: Constants = MEASURED,
 ) -> Prediction:
     """Predict the cost of a draw in a run by peers, after its warm-up.
@@ -85,24 +89,30 @@ def predict(
       evaluations: number of gradients per draw, for NUTS.
       ess_per_draw: effective draws per draw of one chain.
       chunk_seconds: time of an agent's work for a chunk besides its draws; None: by the constants.
+      consensus: the way of sums: "tree", or "gather", where they are masked.
     """
-    work = network.size * max(network.tree.depth, network.diameter)
-    if work > MOST_WORK:
-        size = f"{network.size:,} agents on {network.tree.depth:,} levels"
-        reason = f"it is worked out agent by agent and level by level, and has {size}: too many"
-        raise Refused(network.name, reason, "Ask for a smaller one; --figure goes on to a million agents.")
-    demand = demand_of(sampler, network, dimension, chains, evaluations)
+    check_size(network)
+    demand = asked = demand_of(sampler, network, dimension, chains, evaluations)
+    if consensus == "gather":
+        check_gathered(network, sampler)
+        demand = asked.gathered
     model = CostModel(network, links, constants)
     agreement = model.collective_cost(*BETWEEN_CHUNKS)
 
-    def own(draws: int) -> float:
-        return constants.chunk(demand, draws) if chunk_seconds is None else chunk_seconds
+    def cost_of(demand: Demand, gradient_seconds: float) -> tuple[Cost, int]:
+        def own(draws: int) -> float:
+            return constants.chunk(demand, draws) if chunk_seconds is None else chunk_seconds
 
-    iteration, most = model.iteration_cost(demand, gradient_seconds), demand.draws_of_a_chunk
-    cost, at_once = per_draw(iteration, agreement, own, most)
-    if at_once == 1:  # then nothing long is sent between two draws, for so long
-        iteration = model.iteration_cost(demand, gradient_seconds, quiet_seconds=agreement.seconds + own(1))
+        iteration, most = model.iteration_cost(demand, gradient_seconds), demand.draws_of_a_chunk
         cost, at_once = per_draw(iteration, agreement, own, most)
+        if at_once == 1:  # then nothing long is sent between two draws, for so long
+            iteration = model.iteration_cost(demand, gradient_seconds, quiet_seconds=agreement.seconds + own(1))
+            cost, at_once = per_draw(iteration, agreement, own, most)
+        return cost, at_once
+
+    cost, at_once = cost_of(demand, gradient_seconds)
+    more = MANY_CHAINS / chains
+    many, _ = cost_of(demand.of_chains(more), more * gradient_seconds)
     rounds, messages, _ = (
         of_draw + of_chunk / at_once
         for of_draw, of_chunk in zip(
@@ -123,8 +133,26 @@ def predict(
         evaluations=demand.evaluations,
         draws_at_once=at_once,
         seconds_per_effective_draw=None if ess_per_draw is None else seconds / (chains * ess_per_draw),
-        methods=tuple(_methods(network, model, sampler, demand)),
+        seconds_of_many=many.seconds,
+        methods=tuple(_methods(network, model, sampler, asked)),
     )
+
+
+def check_gathered(network: Network, sampler: Sampler) -> None:
+    """Refuse to plan sums that no agents would gather."""
+    fix = 'Leave it out, or write consensus="tree".'
+    if not sampler.maskable:
+        raise Refused('consensus="gather"', f"only masked sums are gathered, and {sampler.name} has none", fix)
+    if network.size > MOST_AGENTS:
+        raise Refused('consensus="gather"', f"{network.size:,} agents are too many to gather", fix)
+
+
+def check_size(network: Network) -> None:
+    """Refuse a network that is too large to be worked out agent by agent."""
+    if network.size * max(network.tree.depth, network.diameter) > MOST_WORK:
+        size = f"{network.size:,} agents on {network.tree.depth:,} levels"
+        reason = f"it is worked out agent by agent and level by level, and has {size}: too many"
+        raise Refused(network.name, reason, "Ask for a smaller one; --figure goes on to a million agents.")
 
 
 def per_draw(iteration: Cost, agreement: Cost, chunk_seconds: Callable[[int], float], most: int) -> tuple[Cost, int]:
@@ -147,7 +175,11 @@ def _methods(network: Network, model: CostModel, sampler: Sampler, demand: Deman
     if network.size == 1:
         return []
     known = {row.method: row.rounds for row in network.plan().rows} | {"tree": network.tree.rounds}
-    sums = [each.message_bytes for each in demand.collectives if each.kind == "tree pass" and each.times >= 2]
+    asked_by = {
+        "tree": lambda size: Collective("sum", 1, size, size),
+        "gather": lambda size: Collective("gather", 1, masked_bytes(size)),
+    }
+    sums = [each.message_bytes for each in demand.collectives if each.kind == "sum"]
     averages = [each for each in demand.collectives if each.kind == "gossip"]
     floods = [each.message_bytes for each in demand.collectives if each.kind == "flood"]
     found: list[AgreementMethod] = []
@@ -156,7 +188,7 @@ def _methods(network: Network, model: CostModel, sampler: Sampler, demand: Deman
         ways = []
         for method, note in notes.items():
             rounds = known[method]
-            asked = Collective("tree pass", 2, size) if method == "tree" else Collective("gossip", rounds, size)
+            asked = asked_by[method](size) if method in asked_by else Collective("gossip", rounds, size)
             sent, took = float(model.bytes_sent(asked).mean()) / 1e6, model.collective_cost(asked).seconds
             ways.append(AgreementMethod(purpose, method, rounds, took, sent, False, note))
         best = ways[0] if exact else min(ways, key=lambda way: way.seconds)
@@ -164,7 +196,7 @@ def _methods(network: Network, model: CostModel, sampler: Sampler, demand: Deman
 
     if sampler.replicated:
         inexact = "not the same bits"
-        notes = {"tree": SAME_BITS, "finite-time": inexact, "chebyshev": inexact}
+        notes = {"tree": SAME_BITS, "gather": GATHERED, "finite-time": inexact, "chebyshev": inexact}
         there = {method: note for method, note in notes.items() if method in known}
         add("sum of gradients", max(sums), there, exact=True)
     elif sampler.gossips_averages:

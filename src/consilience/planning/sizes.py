@@ -113,20 +113,21 @@ def predict_size(
       demand: demand of an iteration, with the rounds of the averages on this network.
     """
 
-    def messages(asked: Collective, count: float, besides: float, handled: float) -> np.ndarray:
+    def messages(of: int, count: float, besides: float, handled: float) -> np.ndarray:
         """Return the cost of `count` messages in a row; the last waits for `besides` of those an agent `handled`."""
-        parts, further = np.zeros(len(PARTS)), constants.further(asked.message_bytes)
+        parts, further = np.zeros(len(PARTS)), constants.further(of)
         parts[LATENCY] = count * latency
-        parts[BANDWIDTH] = count * 8 * bytes_on_the_wire(asked.message_bytes) / bandwidth
-        parts[SOFTWARE] = count * constants.alone(asked.message_bytes)
+        parts[BANDWIDTH] = count * 8 * bytes_on_the_wire(of) / bandwidth
+        parts[SOFTWARE] = count * constants.alone(of)
         parts[SOFTWARE] += max(besides * further, handled * further - parts.sum())
         return parts
 
     def collective(asked: Collective) -> np.ndarray:
-        if asked.kind == "tree pass":
-            once = messages(asked, size.depth, (size.children - 1) / 2, size.children - 1)
-            return asked.times * once
-        once = messages(asked, 1, (size.ends - 2) / 2, 2 * (size.degree - 1))
+        if asked.kind in ("sum", "pass"):
+            ways = [asked.message_bytes] if asked.kind == "pass" else [asked.message_bytes, asked.back_bytes]
+            each = [messages(way, size.depth, (size.children - 1) / 2, size.children - 1) for way in ways]
+            return asked.times * np.sum(each, axis=0)
+        once = messages(asked.message_bytes, 1, (size.ends - 2) / 2, 2 * (size.degree - 1))
         return asked.times * (size.diameter if asked.kind == "flood" else 1) * once
 
     iteration = sum(map(collective, demand.collectives), np.zeros(len(PARTS)))

@@ -12,6 +12,7 @@ from ..results import Run
 from ..store import read_run
 
 STEPS = "num_integration_steps"
+FIT_SUMS, SPLIT = ("surrogate_sums", "start_sums"), "surrogate_split"
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,9 @@ class Trial:
       sampler: name and settings of the sampler, as a run's file has them.
       evaluations: gradients per draw of its longest chain, on average; None where the sampler does not say.
       are_averages: whether those are averages over iterations of each chain, so that the longest chain of one had more.
+      fit_sums: sums in which a surrogate was fitted; None of other samplers.
+      is_scored: whether draws are a surrogate's scored proposals.
+      has_failed: whether the certificate of a surrogate's draws did not hold.
       ess_per_draw: effective draws of the slowest parameter, in the bulk, per iteration of one chain; None where too
         few draws are there to tell.
     """
@@ -31,6 +35,9 @@ class Trial:
     sampler: dict[str, Any]
     evaluations: float | None
     are_averages: bool
+    fit_sums: int | None
+    is_scored: bool
+    has_failed: bool
     ess_per_draw: float | None
 
 
@@ -38,7 +45,9 @@ def trial_of(run: Run) -> Trial:
     """Return the facts that plans use, of a run that was loaded from its folder."""
     assert run.parameters is not None
     steps = np.asarray(run.raw_stats[STEPS]) if STEPS in run.raw_stats else None
-    effective = run.summary(predictions=False).columns["ess_bulk"]
+    sums = next((run.raw_stats[name] for name in FIT_SUMS if name in run.raw_stats), None)
+    summary = run.summary(predictions=False)
+    effective = summary.columns["ess_bulk"]
     known = effective[np.isfinite(effective)]
     return Trial(
         dimension=run.parameters.dimension,
@@ -46,6 +55,9 @@ def trial_of(run: Run) -> Trial:
         sampler={"name": run.sampler.name, **_settings(run)},
         evaluations=None if steps is None else float(steps.max(axis=(1, 2)).mean()),
         are_averages=run.thin > 1 and run.num_chains > 1,
+        fit_sums=None if sums is None else int(np.max(sums)),
+        is_scored=SPLIT in run.raw_stats and not np.asarray(run.raw_stats[SPLIT]).any(),
+        has_failed=summary.certificate is not None and not summary.certificate.holds,
         ess_per_draw=float(known.min()) / (run.num_draws * run.thin * run.num_chains) if known.size else None,
     )
 

@@ -18,6 +18,7 @@ PACKET, PACKET_HEADERS = 1500, 52  # bytes of an Ethernet packet, and what IP an
 FIRST_WINDOW = 10 * (PACKET - PACKET_HEADERS)
 SHORTEST_TIME_OUT = 0.2  # seconds
 ROOM_FOR = 2  # times the longest message: an open window
+MOST_TIME_OUTS = 60  # that halve a window: after half as many any is as small as it gets
 
 
 class Windows:
@@ -35,7 +36,7 @@ class Windows:
             return np.zeros(len(link))
         self._longest[link] = np.maximum(self._longest[link], size)
         time_outs = np.floor(np.maximum(0.0, now - self._used[link]) / (SHORTEST_TIME_OUT + 2 * latency))
-        window = np.maximum(FIRST_WINDOW, ROOM_FOR * self._longest[link] / 2**time_outs)
+        window = np.maximum(FIRST_WINDOW, ROOM_FOR * self._longest[link] / 2 ** np.minimum(time_outs, MOST_TIME_OUTS))
         waited, through = np.zeros(len(link)), window
         while (is_held_up := through < size).any():
             waited += np.where(is_held_up, np.maximum(0.0, 2 * latency - 8 * window / bandwidth), 0.0)

@@ -19,7 +19,7 @@ else:
 
 Content: TypeAlias = "Markup | str | list[Any]"  # a piece of a page, or a list of pieces
 EMPTY = {"meta", "line", "img", "wbr"}
-WORDS = {"neighbours", "classes", "found", "verdict"}  # columns of words, not numbers
+WORDS = {"neighbours", "classes", "found", "limit", "verdict"}  # columns of words, not numbers
 
 
 def join(parts: Iterable[Any]) -> Markup:

@@ -75,13 +75,21 @@ def verdict(reading: RunReading) -> Markup:
         paragraph(tag("strong", "Verdict. "), reading.summary.verdict),
         paragraph(tag("strong", said[0]), said[1][0].upper(), said[1][1:]),
     ]
+    start = reading.summary.start
+    if start is not None:
+        parts.append(paragraph(tag("strong", "Started "), f"{start.text}."))
+    if reading.summary.of_own is not None:
+        parts.append(paragraph(tag("strong", "Own variables: "), f"{reading.summary.of_own}."))
     return tag("div", *parts, class_="verdict careful" if reading.grave else "verdict")
 
 
 def _certificate(certificate: Certificate) -> Content:
-    rows = [(check.name, check.found, "holds" if check.holds else "fails") for check in certificate.checks]
-    caption = "What the draws rest on, item by item"
-    return [paragraph(f"A surrogate, {certificate.method}."), table(caption, ["item", "found", "verdict"], rows)]
+    rows = [(check.name, check.found, check.limit, check.verdict) for check in certificate.checks]
+    caption = f"What the draws rest on, item by item. {certificate.blindness}"
+    method = paragraph(
+        f"A surrogate, {certificate.method}. Its certificate {'holds' if certificate.holds else 'fails'}."
+    )
+    return [method, table(caption, ["item", "found", "limit", "verdict"], rows)]
 
 
 def key_figures(reading: RunReading) -> Markup:

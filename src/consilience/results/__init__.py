@@ -9,6 +9,7 @@ from .loading import load, moments_of, stored_run
 from .loo import Loo, LooBasis, basis_of, loo_of
 from .loo_rows import k_limit
 from .loo_sums import LooSums, added_up, sums_of
+from .own import own_draws
 from .predictions import PredictedInterval
 from .predictive import classification_scores, with_strange
 from .run import Moments, Run

@@ -17,6 +17,7 @@ from .._refused import Refused
 from .._types import Key, Params
 from ..store import DRAWS, POSTERIOR
 from .arviz_rows import DataRows, variable_name
+from .own import own_datasets
 from .per_draw import copy_of, per_draw
 from .pointwise import posterior_of
 from .selection import agent_number
@@ -63,8 +64,14 @@ def data_tree(run: Run, agent: int | str, log_likelihood: bool, posterior_predic
         groups["posterior_predictive"] = rows.dataset(rows.predicted(chosen, seed), dims)
     groups["sample_stats"] = xarray.Dataset({name: (dims, values) for name, values in stats.items()})
     facts = _facts(run, chosen)
+    of_own = {"chain": coordinates["chain"], "draw": coordinates["draw"]}
     groups = {name: group.assign_coords(coordinates).assign_attrs(facts) for name, group in groups.items()}
-    return xarray.DataTree.from_dict({**groups, **({} if rows is None else rows.groups())})
+    data = {} if rows is None else rows.groups()
+    groups |= {name: group.assign_coords(of_own).assign_attrs(facts) for name, group in own_datasets(run).items()}
+    # Where a group does not say which of its axes are draws, ArviZ 1 looks for chains and draws in data, too.
+    groups = {name: group.assign_attrs(sample_dims=["chain", "draw"]) for name, group in groups.items()}
+    groups |= {name: group.assign_attrs(sample_dims=[]) for name, group in data.items()}
+    return xarray.DataTree.from_dict(groups)
 
 
 def _is_all(run: Run, agent: int | str) -> bool:

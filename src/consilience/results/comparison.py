@@ -141,7 +141,7 @@ def comparison_of(
             elpd=float(sums.elpd[k]),
             se=float(sums.se[k]),
             elpd_diff=float(sums.elpd[best] - sums.elpd[k]),
-            dse=float(np.sqrt(sums.squares[best, k])) if k != best else 0.0,
+            dse=float(sums.dse[best, k]),
             weight=float(weights[k]),
             p_loo=float(sums.p_loo[k]),
             high_k=int(sums.high_k[k]),

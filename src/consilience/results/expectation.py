@@ -120,8 +120,7 @@ def pieces(
 
 def value_shape(run: Run, function: Callable[..., jax.Array], x: Any, *key: Any) -> jax.ShapeDtypeStruct:
     """Return shape and dtype of `function(params, x)` for one draw, without computing it; refuse what is no array."""
-    vector = jax.ShapeDtypeStruct((run.layout.dimension,), run.layout.dtype)
-    value = jax.eval_shape(lambda w, x, *key: function(run.layout.unravel(w), x, *key), vector, x, *key)
+    value = jax.eval_shape(lambda w, x, *key: function(run.layout.unravel(w), x, *key), run.layout.vector, x, *key)
     if not isinstance(value, jax.ShapeDtypeStruct):
         name = type(value).__name__
         raise Refused("the function must return one array", f"it returned a {name}", "Stack its arrays.")

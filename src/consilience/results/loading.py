@@ -15,7 +15,8 @@ from .._refused import Refused
 from .._types import Batch, Params
 from ..engine import MOMENTS, Accumulated, read_moments
 from ..model import Layout, Posterior
-from ..store import DiskStats, Table, disk_draws, read_checkpoint, read_network, read_run, shown
+from ..store import DiskStats, Table, disk_draws, own_group, read_checkpoint, read_network, read_run, shown
+from .own import own_draws
 from .run import Moments, Owner, Run
 from .same_model import agents_of, check_same_posterior, parameters_of, same_shards
 
@@ -110,6 +111,9 @@ def stored_run(folder: Path, layout: Layout | None = None, averaged: Layout | No
         folder=folder,
         owner=owner,
         facts=_facts(record),
+        own_draws=own_draws(
+            record, lambda agent, own: disk_draws(folder, own, length, (lanes[0], 1), own_group(agent))
+        ),
     )
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .._compat import elpd_ddof
 from .loo_rows import LooRows
 
 
@@ -44,8 +45,16 @@ class LooSums:
 
     @property
     def se(self) -> np.ndarray:
-        """Standard error of each model's elpd, sqrt(n · variance of the observations)."""
-        return np.sqrt(np.diag(self.squares))
+        """Standard error of each model's elpd, sqrt(n S_kk / (n - ddof)), with the ddof of the installed ArviZ."""
+        divisor = max(1, self.observations - elpd_ddof())  # one observation has S_kk = 0, and ArviZ's error is 0, too
+        return np.sqrt(np.diag(self.squares) * (self.observations / divisor))
+
+    @property
+    def dse(self) -> np.ndarray:
+        """Standard errors of the differences between models' elpd, sqrt(S_kl), with n for a divisor as ArviZ has it."""
+        found = np.sqrt(self.squares)
+        np.fill_diagonal(found, 0.0)
+        return found
 
     @property
     def means(self) -> np.ndarray:

@@ -71,7 +71,7 @@ def sampled_parameters(run: Run) -> Callable[[Any], Params]:
             return unconstrain(kept.unravel(vector))
 
         try:
-            jax.eval_shape(parameters, jax.ShapeDtypeStruct((kept.dimension,), kept.dtype))
+            jax.eval_shape(parameters, kept.vector)
         except (KeyError, TypeError):
             raise _not_kept() from None
         return parameters

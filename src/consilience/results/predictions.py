@@ -141,8 +141,7 @@ def _outcomes(run: Run, posterior: Posterior, x: Batch) -> list[str]:
     drawn, parameters = posterior.predictive, sampled_parameters(run)
     if drawn is None:
         return []
-    vector = jax.ShapeDtypeStruct((run.layout.dimension,), run.layout.dtype)
-    return [*jax.eval_shape(lambda w: drawn(jax.random.key(0), parameters(w), x), vector)]
+    return [*jax.eval_shape(lambda w: drawn(jax.random.key(0), parameters(w), x), run.layout.vector)]
 
 
 def _classes(run: Run, posterior: Posterior, x: Batch) -> int:

@@ -23,6 +23,7 @@ from .diagnostics import acceptance, consensus_error
 from .function_space import PredictedAt, held_out_rows, rows_of_data
 from .held_out import task_of
 from .loo import Loo, loo
+from .own import OwnDraws, own_by_agent
 from .predictions import predict
 from .predictive import evaluate
 from .scores import read_scores, save_scores
@@ -88,6 +89,8 @@ class Run:
       folder: where the run is on disk, if it is.
       owner: the agent that the run belongs to, where each keeps its own.
       facts: where the run comes from: settings, versions, fingerprints.
+      own_draws: draws of variables that stay with their owner, where the model has some; `own` is what to use where
+        they fit in memory.
     """
 
     kept: Draws
@@ -113,6 +116,7 @@ class Run:
     folder: Path | None = None
     owner: Owner | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
+    own_draws: OwnDraws | None = None
 
     # --- draws -------------------------------------------------------------------------------------
 
@@ -167,6 +171,23 @@ class Run:
         Of draws on disk, this reads everything into memory; `to_arviz()` and `blocks()` do not.
         """
         return self.layout.unravel(_agents_first(self.positions))
+
+    @cached_property
+    def own(self) -> Mapping[str, dict[str, np.ndarray]]:
+        """Draws of variables that stay with their owner, by agent and by name: arrays (chain, draw, group, ...).
+
+        Empty where the model has none. Where one process has all agents theirs are here, a peer has its own.
+        """
+        return own_by_agent(self)
+
+    @property
+    def own_groups(self) -> Mapping[str, tuple[Any, ...]]:
+        """Labels of every agent's groups, in the order in which `own` has them; its own name where it is one group."""
+        own = self.own_draws
+        if own is None:
+            return {}
+        owners = self.agent_names if self.owner is None else (self.owner.name,)
+        return {name: own.groups[k] if own.groups else (name,) for k, name in enumerate(owners)}
 
     @cached_property
     def stats(self) -> dict[str, np.ndarray]:
@@ -263,7 +284,8 @@ class Run:
         posterior and sample_stats are always there; draws on disk stay there until they are used. observed_data, with
         what the model observes, and constant_data, with the other arrays of the data, are there where the run knows its
         model and data. Their rows, like those of log_likelihood and posterior_predictive, are all agents', one agent
-        after the other, and `owner` says whose each is. Rows that a mask leaves out are not among them.
+        after the other, and `owner` says whose each is. Rows that a mask leaves out are not among them. Variables that
+        stay with their owner are in own/<agent>, with their groups' labels.
 
         Args:
           log_likelihood: log-likelihoods of all observations, by observed variable, as `loo`, `compare` and `loo_pit`
@@ -390,9 +412,11 @@ class Run:
     def __repr__(self) -> str:
         agents, chains = self.agents, self.num_chains
         whose = f"{agents} agent{'s' * (agents > 1)}" if agents == self.network.size else f"agent {self.owner[0]}"  # type: ignore[index]
+        numbers = 0 if self.own_draws is None else sum(layout.dimension for layout in self.own_draws.layouts)
+        own = f" and {numbers:,} of agents' own" if numbers else ""
         return (
             f"Run({self.sampler.name} on {self.network.name}: {whose} × "
-            f"{chains} chain{'s' * (chains > 1)} × {self.num_draws} draws of {self.layout.dimension} parameters, "
+            f"{chains} chain{'s' * (chains > 1)} × {self.num_draws} draws of {self.layout.dimension} parameters{own}, "
             f"{self.seconds:.1f} s)"
         )
 

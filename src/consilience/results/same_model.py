@@ -17,6 +17,7 @@ from ..model import (
     Layout,
     Posterior,
     check_alike,
+    numbered_groups,
     own_shards,
     shards_as_sampled,
     with_agents,
@@ -24,7 +25,7 @@ from ..model import (
 )
 from ..store import Table, describe_data, shown
 
-PARTS = {"prior": "the prior", "likelihood": "the likelihood"}
+PARTS = {"prior": "the prior", "own_prior": "the prior of own variables", "likelihood": "the likelihood"}
 X64 = "jax_enable_x64"
 
 
@@ -44,6 +45,8 @@ def same_shards(folder: Path, record: Table, shards: Shards) -> list[Batch]:
     is_numbered = labels.get("numbered", False)
     if is_numbered and AGENT in found[0]:
         found = without_agents(found)  # the run's own shards, which have been given them
+    if (column := record.get("own", {}).get("column")) is not None:
+        found, _ = numbered_groups(column, found, names)
     found = check_alike(found, names)
     here = describe_data(found)
     changed = [k for k in range(size) if here["fingerprints"][k] != there["fingerprints"][k]]
@@ -79,7 +82,8 @@ def check_same_posterior(
         here = code_of_posterior(posterior, layout, None if shards is None else row_of(shards[0]))
     if shards is None and not here:
         return _say_not_compared(folder, "it is read with data at hand, and there are no shards")
-    wanted = [part for part in PARTS if part == "prior" or shards is not None]
+    parts = [part for part in PARTS if part != "own_prior" or posterior.own_log_prior is not None]
+    wanted = [part for part in parts if part != "likelihood" or shards is not None]
     known = [part for part in wanted if part in record["model"]]
     if wanted != known:
         missing = _said([part for part in wanted if part not in known])

@@ -17,7 +17,10 @@ from ..report import worst_places
 from .certificate import Certificate, certificate
 from .diagnostics import acceptance, health, interval_ends, statistics
 from .function_space import PredictionMixing, prediction_mixing
+from .more_chains import more_chains
+from .own import OwnMixing, own_findings, own_line, own_mixing
 from .selection import Transform, agent_number, select
+from .starting import StartReport, start_report
 from .summary_table import table_lines
 from .verdict import Finding, findings
 
@@ -47,7 +50,10 @@ class Summary:
       e_bfmi: the energy's fraction of missing information, one number a chain, None where the sampler has no energy.
       iterations: number of iterations behind the kept draws, of all chains.
       warnings: what must be known before these numbers are used.
+      more_chains: what 64 chains would take and give in their place, None where that is not worth saying.
       certificate: what the draws of `cs.surrogate` rest on, item by item; None of other samplers.
+      own: of every agent here, how many variables of its own it has, and whether it says that they have converged.
+      start: what came of start="surrogate"; None where it was not asked for.
     """
 
     title: str
@@ -64,8 +70,16 @@ class Summary:
     iterations: int
     traffic: Traffic
     warnings: tuple[str, ...]
+    more_chains: str | None = None
     most_rows: int = SHOWN_ROWS
     certificate: Certificate | None = None
+    own: tuple[OwnMixing, ...] = ()
+    start: StartReport | None = None
+
+    @property
+    def of_own(self) -> str | None:
+        """What owners say of variables that stay with them, in a line; None where the model has none."""
+        return own_line(self.own) if self.own else None
 
     @property
     def verdict(self) -> str:
@@ -92,11 +106,14 @@ class Summary:
             if np.isnan(self.consensus_error)
             else f"consensus error  {self.consensus_error:.3g} posterior sd between an agent and the network mean",
             f"acceptance       {acceptance}",
+            *([] if self.of_own is None else [f"own variables    {self.of_own}"]),
             *self._counted("divergences", self.divergences),
             *self._counted("redone", self.redone),
             *([] if self.e_bfmi is None else [f"E-BFMI           {self.e_bfmi.min():.2f} in the worst chain"]),
             f"sent             {self.traffic.rounds:,} rounds, {self.traffic.messages:,} messages, "
             f"{self.traffic.bytes / 1e6:,.1f} MB",
+            *([] if self.more_chains is None else [f"more chains      {self.more_chains}"]),
+            *([] if self.start is None else [f"started          {self.start.text}"]),
             *([] if self.certificate is None else self.certificate.lines()),
         ]
         more = (text for text in self.warnings if text not in self.verdict)
@@ -143,7 +160,8 @@ def summarize(
         columns = whole if is_whole else statistics(run, copies, chosen, diagnosed, prob)
         state = health(run, copies)
         certified = certificate(run)
-        found = tuple(findings(run, whole, every.names, state, mixing, certified))
+        start, own = start_report(run), own_mixing(run, diagnosed)
+        found = (*findings(run, whole, every.names, state, mixing, certified, start), *own_findings(own))
     return Summary(
         title=f"{run!r}" + ("" if number is None else f", {run.agent_names[number]}"),
         findings=found,
@@ -158,9 +176,12 @@ def summarize(
         e_bfmi=state.energy,
         iterations=run.num_draws * run.distinct_chains * run.thin,
         traffic=run.traffic,
+        more_chains=more_chains(run),
         warnings=_warnings(run, found, columns, [*interval_ends(prob)]),
         most_rows=SHOWN_ROWS if var_names is None else MOST_ROWS,
         certificate=certified,
+        own=own,
+        start=start,
     )
 
 

@@ -11,6 +11,7 @@ from ..store import shown
 from .certificate import Certificate
 from .diagnostics import FEWEST_DRAWS, Health
 from .function_space import SMALLEST_SD, PredictionMixing
+from .starting import StartReport
 
 if TYPE_CHECKING:
     from .run import Run
@@ -40,6 +41,7 @@ def findings(
     health: Health,
     predictions: Predictions,
     certificate: Certificate | None = None,
+    start: StartReport | None = None,
 ) -> Iterator[Finding]:
     """Yield all findings of a run, the gravest first.
 
@@ -75,10 +77,18 @@ def findings(
             f"slowly, reparametrise.",
         )
     if certificate is not None and not certificate.holds:
-        fix = (
-            "Draw more, or by cs.nuts()." if certificate.splits else "Draw more, or by correction='split' or cs.nuts()."
-        )
+        if certificate.has_other_modes:
+            fix = "Draws may be of one mode alone: start chains of cs.nuts() in each."
+        else:
+            fix = (
+                "Draw more, or by cs.nuts()."
+                if certificate.splits
+                else "Draw more, or by correction='split' or cs.nuts()."
+            )
         yield Finding("certificate fails", f"The surrogate's certificate does not hold ({certificate.failed}). {fix}")
+    if start is not None and not start.is_used:
+        usual = "Chains began where they were told to, and have warmed up as without one."
+        yield Finding("start not used", f"Started {start.text}. {usual}", is_grave=False)
     yield from _agreement(run)
     if run.sampler.bias is not None:
         yield Finding(

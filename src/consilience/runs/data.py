@@ -9,7 +9,18 @@ import jax
 from .._refused import Refused
 from .._types import Batch
 from ..engine import Hosts
-from ..model import Columns, check_alike, check_columns, check_columns_alike, column_names, form, leaf_name, own_shards
+from ..model import (
+    Columns,
+    Groups,
+    check_alike,
+    check_columns,
+    check_columns_alike,
+    column_names,
+    form,
+    leaf_name,
+    numbered_groups,
+    own_shards,
+)
 from ..network import Network
 from ..store import RUN, Table, describe_data, read_run
 from .request import Request
@@ -24,18 +35,22 @@ def recorded_labels(request: Request) -> Table:
 
 def own_data(
     request: Request, agents: range, names: Sequence[str], recorded: Mapping[str, Sequence[str]]
-) -> tuple[list[Batch], Columns]:
-    """Return the checked data of the agents that live here, and the names of the columns of tables in them.
+) -> tuple[list[Batch], Columns, Groups]:
+    """Return the checked data of the agents that live here, the names of columns of tables, and those of their groups.
+
+    Where the posterior has groups, their column has their numbers from here on.
 
     Args:
       recorded: those in the record of the run that is gone on with, for tables whose columns have none here.
     """
     given = own_shards(request.shards, request.network.size, agents)  # type: ignore[arg-type]
-    shards = check_alike(given, names)
+    column = request.posterior.group
+    numbered, groups = (given, ()) if column is None else numbered_groups(column, given, names)
+    shards = check_alike(numbered, names)
     columns = {**column_names(names, given), **check_columns(request.columns, shards[0])}
     widths = {leaf_name(path, root="data"): leaf.shape[1:] for path, leaf in jax.tree.leaves_with_path(shards[0])}
     kept = {table: tuple(own) for table, own in recorded.items() if widths.get(table) == (len(own),)}
-    return shards, {**kept, **columns}
+    return shards, {**kept, **columns}, groups
 
 
 def data_of_all(hosts: Hosts, network: Network, own: range, shards: Sequence[Batch], columns: Columns) -> Table:

@@ -15,7 +15,7 @@ from .._checks import refuse_unknown_settings, whole_number
 from .._refused import Refused
 from ..engine import Chains, Hosts, join
 from ..model import check_start, stack_on_host
-from ..neighbors import Traffic, agents_per_group
+from ..neighbors import agents_per_group
 from ..network import Network
 from ..results import Run
 from ..store import Part, Table
@@ -83,6 +83,10 @@ class Devices:
         return Hosts.all()
 
     @property
+    def holds_own(self) -> bool:
+        return self.hosts.count == 1  # or a host would have to keep what another's agents have of their own
+
+    @property
     def record(self) -> Table:
         return {}
 
@@ -112,9 +116,6 @@ class Devices:
     def agree(self, wish: Wish) -> Wish:
         """Do as the first host wishes."""
         return Wish(*self.hosts.gather(wish)[0]) if self.hosts.count > 1 else wish._replace(save=None)
-
-    def of_all(self, traffic: Traffic) -> Traffic:
-        return traffic
 
     def run(self, request: Request) -> Run:
         return run_once(request, self)

@@ -17,10 +17,10 @@ from .._cache import processor
 from .._refused import Refused
 from .._types import Batch
 from ..engine import Chains, Chunk, Hosts, code_of_posterior, read_moments
-from ..model import View, infinities_explained, numbered_if_asked
+from ..model import KeptOwn, View, infinities_explained, numbered_if_asked
 from ..neighbors import Traffic, price
 from ..network import Network
-from ..results import Run, moments_of, stored_run
+from ..results import Run, moments_of, own_draws, stored_run
 from ..samplers import SecondStage
 from ..store import (
     POSTERIOR,
@@ -34,6 +34,7 @@ from ..store import (
     check_folder,
     describe,
     describe_network,
+    describe_own,
     describe_sampler,
     differences,
     surroundings,
@@ -104,11 +105,12 @@ def open_job(request: Request, home: Home) -> Job:
     agents = hosts.together(lambda: home.agents(request.network))
     _check_hosts(hosts, _settings(request))  # before anything is loaded
     hosts.together(lambda: _check_sharing(request, hosts))
+    hosts.together(lambda: check_own_are_held(request, home.holds_own))
     hosts.together(lambda: _check_out(request.out, hosts))
     recorded = hosts.gather(hosts.together(lambda: recorded_labels(request)))[0]
     request = hosts.together(lambda: request.with_names(recorded.get("agents", ())))
     names = home.names(request.network)
-    shards, columns = hosts.together(lambda: own_data(request, agents, names, recorded.get("columns", {})))
+    shards, columns, groups = hosts.together(lambda: own_data(request, agents, names, recorded.get("columns", {})))
     data = data_of_all(hosts, request.network, agents, shards, columns)
     stack = partial(home.stack, lengths=data["rows"])
     numbers = home.numbers(request.network)
@@ -117,15 +119,19 @@ def open_job(request: Request, home: Home) -> Job:
     )
     numbered = used is not shards
     is_whole = not home.record.get("agent", {}).get("without")  # else names are not in the order of numbers
-    found = hosts.together(lambda: find_labels(prepared, columns, used[0], numbered, is_whole))
+    found = hosts.together(lambda: find_labels(prepared, columns, groups, used[0], numbered, is_whole))
     labels = Labels.from_table(hosts.gather(found.to_table())[0])  # the first host's: they follow from its rows
+    own = None if prepared.own is None else KeptOwn.of(prepared.own, used)
     chains = hosts.together(lambda: home.chains(prepared))
     identity = {**describe_job(prepared, labels, request, data, chains.code), **home.record}
+    if own is not None:
+        identity["own"] = describe_own(own, prepared.posterior.own_init)
     _check_hosts(hosts, identity)  # before anything is compiled, or they would wait for each other for ever
     chains.compile()
     with infinities_explained(names, used):
         home.check_start(chains)
-    return Job(request, home, prepared, used, labels, chains, identity, _open_sink(request, home, prepared, identity))
+    sink = _open_sink(request, home, prepared, identity, own)
+    return Job(request, home, prepared, used, labels, chains, identity, sink)
 
 
 def describe_job(prepared: Prepared, labels: Labels, request: Request, data: Table, code: str) -> Table:
@@ -172,6 +178,13 @@ def _check_sharing(request: Request, hosts: Hosts) -> None:
         raise Refused("out", "every host has the draws of its own agents", 'Say where they go, out="runs/first".')
 
 
+def check_own_are_held(request: Request, holds_own: bool) -> None:
+    """Refuse variables that stay with their owner on a runtime that cannot hold them."""
+    if request.posterior.own_log_prior is not None and not holds_own:
+        reason = "of several hosts none may keep variables that stay with their owner, if that is another's agent"
+        raise Refused("runtime", reason, "Write cs.Devices() on one host, or let agents be cs.Peer(...) of their own.")
+
+
 def _check_out(out: Path | None, hosts: Hosts) -> None:
     """Refuse a folder that cannot be made, before anything is computed for it; the other hosts may not see it yet."""
     if out is not None and hosts.is_first:
@@ -193,9 +206,9 @@ def _check_hosts(hosts: Hosts, table: Table) -> None:
     hosts.together(check)
 
 
-def _open_sink(request: Request, home: Home, prepared: Prepared, identity: Table) -> Sink:
+def _open_sink(request: Request, home: Home, prepared: Prepared, identity: Table, own: KeptOwn | None) -> Sink:
     if request.out is None:
-        return Memory(request.length.num_samples)
+        return Memory(request.length.num_samples, own)
     return RunFolder(
         request.out,
         identity,
@@ -205,6 +218,7 @@ def _open_sink(request: Request, home: Home, prepared: Prepared, identity: Table
         home.hosts,
         POSTERIOR if prepared.sampler.second_stage is None else SUBPOSTERIORS,
         request.resume,
+        own,
     )
 
 
@@ -221,8 +235,8 @@ def draw(job: Job, done: Progress, began: float, observe: Callable[[Chunk, Progr
         progress_bar(job.request.label, length.iterations, done.iterations(length.thin)) as report,
         Writer(sink, report) as writer,
     ):
+        agreed = job.home.agree(Wish(chains.iterations_at_once(), False))
         while done.drawn < length.num_samples:
-            agreed = job.home.agree(Wish(chains.iterations_at_once(), sink.is_due))
             first = done.drawn if done.warmed == length.num_warmup else None
             if first is None:
                 chunk = chains.advance(1, min(agreed.iterations, length.num_warmup - done.warmed), seen=False)
@@ -232,9 +246,13 @@ def draw(job: Job, done: Progress, began: float, observe: Callable[[Chunk, Progr
                 chunk = chains.advance(max(1, min(most, agreed.iterations // length.thin)), length.thin)
                 done = replace(done, drawn=first + len(chunk.positions))
                 diverged = diverged or _divergence(chunk, first, job.prepared.network)
+            if objection := job.prepared.sampler.objection(chunk.stats):
+                raise objection
             redone, watched = check_in_step(chunk, (done.redone, done.watched))
             seconds = before + time.perf_counter() - began
-            done = replace(done.sent(job.home.of_all(chunk.traffic)), seconds=seconds, redone=redone, watched=watched)
+            done = replace(done.sent(chunk.traffic), seconds=seconds, redone=redone, watched=watched)
+            # Before anything of the chunk is kept: agents that are processes learn by it that they have drawn the same.
+            agreed = job.home.agree(Wish(chains.iterations_at_once(), sink.is_due))
             is_last = agreed.stop or done.drawn == length.num_samples
             writer.wait()  # what is written now may be saved at once
             save = sink.is_due if agreed.save is None else agreed.save
@@ -255,9 +273,9 @@ def combine(stage: SecondStage, sink: Sink, view: View, network: Network, done: 
     combined = stage.combine(own)
     see = jax.jit(jax.vmap(jax.vmap(jax.vmap(view))))
     sink.put(np.asarray(see(combined)), view.layout)
-    rounds, messages = price(network, "tree pass")
-    for size in stage.combine_bytes(own):  # of one agent's part of a sum, which goes up the tree and down again
-        done = done.sent(Traffic(2 * rounds, 2 * messages, 2 * messages * size))
+    rounds, messages, carriers = price(network, "sum")
+    for size in stage.combine_bytes(own):  # of one agent's part of a sum
+        done = done.sent(Traffic(rounds, messages, carriers * size))
     return replace(done, combined=done.drawn)
 
 
@@ -298,6 +316,7 @@ def result(job: Job) -> Run:
             rows=tuple(job.identity["data"]["rows"]),
             moments=moments,
             facts={name: str(value) for name, value in {**asdict(request.length), **surroundings()}.items()},
+            own_draws=own_draws(job.identity, lambda agent, _: sink.own[agent]),
         )
     )
 

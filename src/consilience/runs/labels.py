@@ -26,7 +26,7 @@ import numpy as np
 
 from .._refused import Refused
 from .._types import Batch, Params
-from ..model import AGENT, RESERVED, Columns, Layout, View, leaf_name
+from ..model import AGENT, RESERVED, Columns, Groups, Layout, View, leaf_name
 from ..store import Table
 from .preparing import Prepared
 
@@ -46,6 +46,7 @@ class Labels:
       dims: names of axes of what is kept.
       coords: labels along axes that have a name.
       numbered: whether the agents' data were given their numbers, batch["agent"].
+      groups: labels of each agent's groups, where the posterior has some; empty where every agent is one.
     """
 
     agents: tuple[str, ...]
@@ -53,11 +54,13 @@ class Labels:
     dims: Mapping[str, tuple[str, ...]]
     coords: Mapping[str, tuple[Any, ...]]
     numbered: bool = False
+    groups: Groups = ()
 
     def recorded(self) -> Table:
         """Return what a run's record has under labels: those that there are."""
         found: Table = {"agents": list(self.agents), "columns": _lists(self.columns), "coords": _lists(self.coords)}
-        return {name: labels for name, labels in {**found, "numbered": self.numbered}.items() if labels}
+        found |= {"numbered": self.numbered, "groups": [list(labels) for labels in self.groups]}
+        return {name: labels for name, labels in found.items() if labels}
 
     def to_table(self) -> Table:
         """Return all labels as a table that JSON can hold."""
@@ -70,13 +73,17 @@ class Labels:
             {name: tuple(values) for name, values in table.get(part, {}).items()}
             for part in ("columns", "dims", "coords")
         )
-        return cls(tuple(table.get("agents", ())), columns, dims, coords, table.get("numbered", False))
+        groups = tuple(map(tuple, table.get("groups", ())))
+        return cls(tuple(table.get("agents", ())), columns, dims, coords, table.get("numbered", False), groups)
 
 
-def find_labels(prepared: Prepared, columns: Columns, batch: Batch, numbered: bool, is_whole: bool) -> Labels:
+def find_labels(
+    prepared: Prepared, columns: Columns, groups: Groups, batch: Batch, numbered: bool, is_whole: bool
+) -> Labels:
     """Return the labels of a run: those that the model and the data have, and those that follow from them.
 
     Args:
+      groups: labels of each agent's groups.
       batch: some agent's data.
       numbered: whether the data were given their agents' numbers, batch["agent"].
       is_whole: whether those are numbers of the network's agents, none of whom is left out.
@@ -98,7 +105,7 @@ def find_labels(prepared: Prepared, columns: Columns, batch: Batch, numbered: bo
             own = named[0] if named else otherwise
             if coords.setdefault(own, tuple(labels)) == tuple(labels):
                 dims[name] = (*axes[:axis], own, *axes[axis + 1 :])
-    return Labels(names, columns, dims, coords, numbered)
+    return Labels(names, columns, dims, coords, numbered, [tuple(map(_plain, labels)) for labels in groups])
 
 
 def _named_axes(dims: Mapping[str, Sequence[str]], kept: Layout, axes: Axes) -> list[str]:
@@ -133,7 +140,7 @@ def _axes_of_columns(prepared: Prepared, batch: Batch, table: str) -> Axes:
 
     def value(params: Params, column: jax.Array) -> jax.Array:  # of the last column + 1: nothing is set to zero
         rows = [*leaves[:place], numbers.at[:, column].set(0, mode="drop"), *leaves[place + 1 :]]
-        return prepared.posterior.log_likelihood(params, jax.tree.unflatten(structure, rows)).sum()
+        return prepared.log_likelihood(params, jax.tree.unflatten(structure, rows)).sum()
 
     def goes_with(slopes: np.ndarray) -> bool:
         without, whole = slopes[:count], slopes[count]
@@ -147,7 +154,7 @@ def _axes_of_agents(prepared: Prepared, batch: Batch) -> Axes:
     count, rows = prepared.network.size, _some_rows(batch)
 
     def value(params: Params, agent: jax.Array) -> jax.Array:
-        return prepared.posterior.log_likelihood(params, {**rows, AGENT: jnp.full_like(rows[AGENT], agent)}).sum()
+        return prepared.log_likelihood(params, {**rows, AGENT: jnp.full_like(rows[AGENT], agent)}).sum()
 
     def goes_with(slopes: np.ndarray) -> bool:
         return bool((np.diag(slopes) > 0).all() and not slopes[_off(count)].any())

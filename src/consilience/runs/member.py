@@ -11,6 +11,7 @@ since every number in a run follows from its seed, it is drawn again to the same
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import threading
@@ -37,6 +38,7 @@ from ..peers import (
     Meter,
     Place,
     Verifier,
+    check_consensus,
     check_free,
     check_mask,
     common_base,
@@ -110,7 +112,9 @@ class Member:
         # and then ends the one or changes the other, has this; never while anything is compiled or waited for.
         self._deciding = threading.RLock()
         self.meter = Meter(request.length.iterations)
-        identity = Identity(credentials.key.read_bytes(), credentials.certificate.read_bytes())
+        key = credentials.key.read_bytes()
+        self._secret = own_secret(key, place.run_id)
+        identity = Identity(key, credentials.certificate.read_bytes())
         if identity.name != place.name:
             raise Refused("certificate", f"it is {identity.name}'s, and this is agent {place.name}")
         self._links = Links(place, credentials, self._arrive, self._see, self._answer, pulled=("round",))
@@ -199,7 +203,13 @@ class Member:
             members = tuple(k for k, name in enumerate(self.place.names) if name not in without)
             request = replace(self.request, out=self._folder_of(without), resume=True)
             self._segment = Segment(
-                request, self.terms, self.place, members, self.mailbox, lambda: bool(self.board.own.stop)
+                request,
+                self.terms,
+                self.place,
+                members,
+                self.mailbox,
+                lambda: bool(self.board.own.stop),
+                self._secret,
             )
             self._attempt = self._segment.job.sink.progress.attempt
         return self._segment
@@ -314,7 +324,7 @@ class Member:
                 self._running = None
 
     def _count(self, segment: Segment, chunk: Chunk, done: Progress) -> None:
-        iteration, rounds = done.iterations(self.request.length.thin), segment.collectives.rounds
+        iteration, rounds = done.iterations(self.request.length.thin), segment.collectives.traffic.rounds
         self.meter.count(iteration, chunk, self.mailbox.messages, self.mailbox.bytes, rounds)
 
     def _interrupted(self, meeting: Meeting, reason: Interrupted) -> None:
@@ -483,11 +493,22 @@ class Member:
             log.warning("%s", text)
 
 
+def own_secret(key: bytes, run_id: str) -> tuple[int, ...]:
+    """Return numbers that follow from an agent's private key, and are the same whenever it resumes this run."""
+    digest = hashlib.sha256(b"consilience own variables 1" + bytes.fromhex(run_id) + key).digest()
+    return tuple(int.from_bytes(digest[first : first + 4], "big") for first in range(0, 16, 4))
+
+
 def _check_request(request: Request, terms: Terms) -> None:
     """Refuse what agents on their owners' machines cannot run."""
     sampler = request.sampler
     if not sampler.communicates:
         raise Refused(sampler.name, "it is not run by peers", "Use nuts, hmc, mala or dmala.")
     check_mask(terms.mask, request.network.size, sampler)
+    check_consensus(terms.consensus, terms.mask, request.network.size)
+    if request.posterior.own_log_prior is not None and not terms.mask:
+        reason = "a part of a sum can give variables away that are to stay with their owner, and only masks hide parts"
+        fix = f"Provision the run with consilience init --mask, for {FEWEST_MASKED} agents or more."
+        raise Refused("mask", reason, fix)
     if request.moments is not False or request.watch is not None:
         raise Refused("moments and watch", "peers keep draws only", "Leave them out.")

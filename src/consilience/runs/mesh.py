@@ -30,10 +30,10 @@ from .simulate import chain_keys, lane_inputs, lane_link
 def mesh_chains(prepared: Prepared, arrays: MeshArrays) -> Chains:
     """Return the chains of a run's agents on a mesh, traced as lanes of one device: a run is the same on every mesh."""
     network, sampler, placement = prepared.network, prepared.sampler, arrays.placement
-    one_copy = sampler.replicated
+    one_copy = sampler.replicated and prepared.own is None
     keys = chain_keys(prepared.key, len(prepared.starts))
-    wiring = wire(None if one_copy else network, placement)
-    root = network.tree.root if one_copy else 0
+    wiring = wire(None if sampler.replicated else network, placement)
+    root = network.tree.root if sampler.replicated else 0
 
     def link(inputs: Inputs) -> DeviceNeighbors:
         return DeviceNeighbors(placement, Wiring(inputs.lists, wiring.partners), root, one_copy)
@@ -42,7 +42,7 @@ def mesh_chains(prepared: Prepared, arrays: MeshArrays) -> Chains:
         lambda leaf: jax.ShapeDtypeStruct((network.size, *leaf.shape[1:]), leaf.dtype), prepared.stacked
     )
     views = (prepared.drawn, prepared.averaged, prepared.watched)
-    model = Model(prepared.posterior, prepared.layout, lane_link(one_copy), one_copy, *views)
+    model = Model(prepared.posterior, prepared.layout, lane_link(one_copy), one_copy, *views, own=prepared.own)
     inputs = Inputs(
         arrays.everywhere(sampler),
         jax.tree.map(lambda leaf: arrays.put(leaf, 0), wiring.lists),
@@ -55,8 +55,10 @@ def mesh_chains(prepared: Prepared, arrays: MeshArrays) -> Chains:
         network,
         model._replace(link=link, mean=partial(mean_of_all, placement)),
         inputs,
-        prepared.starts,
-        OnMesh(arrays, one_copy, prepared.watched is not None, (wiring.partners, shapes, root)),
+        prepared.positions,
+        OnMesh(
+            arrays, one_copy, prepared.watched is not None, prepared.own is not None, (wiring.partners, shapes, root)
+        ),
         as_lanes=(model, lane_inputs(network, sampler, forms, keys)),
     )
 
@@ -68,12 +70,14 @@ class OnMesh:
     Attributes:
       one_copy: whether all agents share one copy of each chain.
       watches: whether numbers of the running mean are recorded.
+      keeps_own: whether agents have variables of their own.
       wiring: what else compiled code depends on.
     """
 
     arrays: MeshArrays
     one_copy: bool
     watches: bool
+    keeps_own: bool
     wiring: Hashable
 
     @property
@@ -132,6 +136,7 @@ class OnMesh:
             counts=alike,
             disagreement=None if self.one_copy else of_draws,
             watched=of_draws if self.watches else None,
+            own=of_draws if self.keeps_own else None,
         )
         return Compiled(
             start=((inputs, alike), (state, spec(1))),

@@ -69,7 +69,7 @@ class Peer:
         file.check_network(request.network, request.network.name)
         file.identity()
         out = request.out or file.folder.absolute() / OUT
-        terms = Terms(file.on_loss, self.patience, file.mask)
+        terms = Terms(file.on_loss, self.patience, file.mask, file.consensus)
         mine = _own(request.shards, file.place)
         asked = replace(request, shards=lambda agent: mine, out=out, resume=True)
         member = Member(file.place, file.credentials, terms, asked, self.show)

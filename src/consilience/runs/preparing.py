@@ -14,7 +14,17 @@ import numpy as np
 from .._checks import nearest
 from .._refused import Refused
 from .._types import Batch, Key, Params
-from ..model import RESERVED, Layout, Posterior, Shards, View, check_posterior, kept_function
+from ..model import (
+    RESERVED,
+    Layout,
+    OwnVariables,
+    Posterior,
+    Shards,
+    View,
+    check_own,
+    check_posterior,
+    kept_function,
+)
 from ..network import Network
 from ..samplers import Sampler
 from .request import Request
@@ -33,6 +43,7 @@ class Prepared:
         combined into the posterior's in a second stage.
       averaged: what running moments are taken of; None: of nothing.
       watched: numbers that say how the running mean settles; None: none.
+      own: variables that stay with their owner; None: there are none.
     """
 
     posterior: Posterior
@@ -47,6 +58,24 @@ class Prepared:
     drawn: View
     averaged: View | None
     watched: View | None
+    own: OwnVariables | None = None
+
+    @property
+    def positions(self) -> jax.Array:
+        """Where the chains start, with own variables after the shared ones, alike on all agents."""
+        if self.own is None:
+            return self.starts
+        own = np.tile(self.own.start(self.posterior), (len(self.starts), 1))
+        return jnp.concatenate([self.starts, own.astype(self.layout.dtype)], axis=1)
+
+    def log_likelihood(self, params: Params, batch: Batch) -> jax.Array:
+        """Return the log-likelihood of a batch, own variables being where they start."""
+        if self.own is None:
+            return self.posterior.log_likelihood(params, batch)
+        rows, one = len(jax.tree.leaves(batch)[0]), self.own.one
+        start = one.unravel(jnp.asarray(one.ravel_on_host(self.posterior.own_init)))
+        own = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (rows, *leaf.shape)), start)
+        return self.posterior.log_likelihood(params, own, batch)
 
     @property
     def row(self) -> Any:
@@ -71,9 +100,14 @@ def prepare(request: Request, shards: Sequence[Batch], names: Sequence[str], sta
     stacked = stack(shards, whole=not posterior.per_row)
     one = jax.tree.map(lambda form: jax.ShapeDtypeStruct(form.shape[1:], form.dtype), stacked.padded_form.batch)
     check_posterior(posterior, start, one)
+    own = OwnVariables.of(posterior, shards)
+    if own is not None:
+        check_own(posterior, own, start, one)
+        _check_moves_own(request.sampler)
     for name, shard in zip(names, shards, strict=True):
         posterior.check_data(name, start, shard)
-    sampler = request.sampler.resolve(network, layout.dimension, request.length.num_warmup).starting_at(starts[0])
+    dimension = layout.dimension + (0 if own is None else own.one.dimension)
+    sampler = request.sampler.resolve(network, dimension, request.length.num_warmup).starting_at(starts[0])
     view = View.of(layout, kept_function(posterior.constrain, request.keep))
     if request.keep is None:
         _check_known(posterior.dims, [*layout.names, *view.layout.names])
@@ -86,8 +120,16 @@ def prepare(request: Request, shards: Sequence[Batch], names: Sequence[str], sta
     watched = _watched_view(averaged, request.watch)
     drawn = view if sampler.second_stage is None else View.of(layout)
     return Prepared(
-        posterior, network, sampler, layout, starts, for_run, stacked, tuple(names), view, drawn, averaged, watched
+        posterior, network, sampler, layout, starts, for_run, stacked, tuple(names), view, drawn, averaged, watched, own
     )
+
+
+def _check_moves_own(sampler: Sampler) -> None:
+    if not sampler.moves_own:
+        reason = (
+            "it samples parameters that all agents share, and the posterior has variables that stay with their owner"
+        )
+        raise Refused(sampler.name, reason, "Write sampler=cs.nuts(), or cs.hmc(), which sample both.")
 
 
 def _init(posterior: Posterior, init: Any) -> Any:

@@ -8,7 +8,6 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from .._types import Batch
 from ..engine import Chains, Hosts
 from ..model import Shards
-from ..neighbors import Traffic
 from ..network import Network
 from ..results import Run
 from ..store import Part, Table
@@ -17,12 +16,12 @@ from .request import Request
 
 
 class Wish(NamedTuple):
-    """A process's wishes before a chunk is drawn, and then what all have agreed on.
+    """A process's wishes between two chunks, and then what all have agreed on.
 
     Attributes:
-      iterations: number of iterations to run, at most.
-      save: whether to save the state after them; None: where a process need ask nobody, it sees when they are drawn.
-      stop: whether to end after them, with the rest to be drawn later.
+      iterations: number of iterations of the next chunk, at most.
+      save: whether to save the state there; None: where a process need ask nobody, it sees what it can do.
+      stop: whether to end there, with the rest to be drawn later.
     """
 
     iterations: int
@@ -50,11 +49,14 @@ class Home(Protocol):
 
     Attributes:
       hosts: as of a `Runtime`.
+      holds_own: whether it can run models with variables that stay with their owner.
       record: what the run's record says of it.
     """
 
     @property
     def hosts(self) -> Hosts: ...
+    @property
+    def holds_own(self) -> bool: ...
     @property
     def record(self) -> Table: ...
 
@@ -85,7 +87,4 @@ class Home(Protocol):
         """Return the part of the run's folder that this process writes."""
 
     def agree(self, wish: Wish) -> Wish:
-        """Agree with all processes of the run on the next chunk."""
-
-    def of_all(self, traffic: Traffic) -> Traffic:
-        """Return the traffic of all agents, given that of the agents whose messages are counted here."""
+        """Agree with all processes of the run on what becomes of the chunk that was drawn last, and on the next one."""

@@ -6,7 +6,8 @@ posteriors, and are never put together.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from glob import escape
@@ -21,7 +22,7 @@ from .._lazy import LazyModule
 from ..engine import ROWS_TRACED, Chains, Hosts, Inputs, Model, OneDevice, start_values_all, trace
 from ..model import Shard, check_start, form, infinities_explained, stack_on_host
 from ..neighbors import Arrays, Collectives, Form, Interrupted, Masks, PeerNeighbors, Traffic, no_edges
-from ..network import Network
+from ..network import WORD_BYTES, Network, is_gathered
 from ..peers import Mailbox, Place
 from ..store import RUN, Part, Progress, RunFolder, Table, flat, read_checkpoint, read_run
 from .driver import Job, open_job
@@ -31,10 +32,11 @@ from .runtime import Wish
 from .simulate import chain_keys, lane_inputs, lane_link
 
 nx: Any = LazyModule("networkx")
+log = logging.getLogger("consilience.peers")
 
 # Recorded by every agent, and free to differ between them.
 OWN = (
-    *("format", "status", "created", "data.", "dims.", "labels.coords."),
+    *("format", "status", "created", "data.", "dims.", "labels.coords.", "labels.groups", "own.groups"),
     *("model.start", "model.prior", "model.likelihood"),
     *("versions.python", "versions.numpy", "versions.device"),
 )
@@ -48,11 +50,13 @@ class Terms:
       on_loss: "wait" for an agent that is gone, "stop" all, or "continue-without" it.
       patience: seconds without any sign of an agent after which it counts as gone, for the latter two.
       mask: whether to hide each agent's part of exact sums.
+      consensus: whether masked sums go over the tree, or are gathered: "tree", "gather", or "auto".
     """
 
     on_loss: str
     patience: float
     mask: bool
+    consensus: str = "auto"
 
 
 class Meeting(NamedTuple):
@@ -72,9 +76,11 @@ class Segment:
       request: what this agent asks for; its folder is a segment's, and a run that is there is resumed.
       members: the agents that take part, by their numbers in the whole network.
       is_to_stop: tells whether this agent wishes all to end after the next chunk.
+      secret: numbers that this agent alone knows, for the momenta of its own variables.
     """
 
     hosts = Hosts()
+    holds_own = True
     stack = staticmethod(stack_on_host)
 
     def __init__(
@@ -85,14 +91,16 @@ class Segment:
         members: tuple[int, ...],
         mailbox: Mailbox,
         is_to_stop: Callable[[], bool],
+        secret: Sequence[int] = (),
     ) -> None:
+        self._secret = secret
         self._terms, self._place, self._mailbox, self._is_to_stop = terms, place, mailbox, is_to_stop
         self.members = tuple(place.names[member] for member in members)
         self.without = tuple(name for name in place.names if name not in self.members)
         self._index = self.members.index(place.name)
         network = _rest(request.network, members, self.without).named(self.members)
         self.collectives = Collectives(_Renumbered(mailbox, members), network, self._index)
-        self._counted = self._so_far()
+        self._counted = self.collectives.traffic
         self.job = open_job(replace(request, network=network), self)
         self.alike = _alike(self.job, terms)
 
@@ -116,16 +124,16 @@ class Segment:
         """Trace this agent's chains: a single lane, whose link calls out of the compiled loop, round by round."""
 
         def link(inputs: Inputs) -> PeerNeighbors:
-            return PeerNeighbors(self.collectives, prepared.network, self._index)
+            return PeerNeighbors(self.collectives, prepared.network, self._index, self._secret)
 
+        one_copy = prepared.sampler.replicated and prepared.own is None
         shard = jax.tree.map(jnp.asarray, prepared.stacked)
         keys = chain_keys(prepared.key, len(prepared.starts))
         inputs = Inputs(prepared.sampler, no_edges(prepared.network.size), jnp.int32(0), shard, keys)
-        model = Model(
-            prepared.posterior, prepared.layout, link, prepared.sampler.replicated, prepared.drawn, None, None
-        )
+        views = (prepared.drawn, None, None)
+        model = Model(prepared.posterior, prepared.layout, link, one_copy, *views, own=prepared.own)
         code = code_of_lanes(prepared)
-        return Chains(prepared.network, model, inputs, prepared.starts, OneDevice(1), code=code, sent=self._sent)
+        return Chains(prepared.network, model, inputs, prepared.positions, OneDevice(1), code=code, sent=self._sent)
 
     def check_start(self, chains: Chains) -> None:
         """Refuse a start at which this agent's density is not finite; nothing is sent for that."""
@@ -136,25 +144,24 @@ class Segment:
         return Part(range(1), 1, goes_back=True)
 
     def agree(self, wish: Wish) -> Wish:
-        """Agree on the shortest chunk that any agent wishes for, and to save or to stop where any wishes it."""
+        """Agree on the shortest chunk that any agent wishes for, and to save or to stop where any wishes it.
+
+        The last draw's digests are compared on the way: where they are apart, nothing of the chunk is kept.
+        """
         sink, going_on = self._sink(), not self._is_to_stop()
         iterations, unsaved, saved, goes_on = self._least(wish.iterations, -bool(wish.save), sink.saved, going_on)
         sink.forget(saved)  # nobody will go back to what is before the last checkpoint that all have
         return Wish(iterations, unsaved < 0, not goes_on)
-
-    def of_all(self, traffic: Traffic) -> Traffic:
-        """Sum traffic over all agents; rounds, which differ only by those of failed epochs, are the most of any."""
-        parts = [np.array(part, np.int64) for part in (traffic.rounds, traffic.messages, traffic.bytes)]
-        up = self.collectives.up(parts, np.maximum, np.add, np.add, kind="count up")
-        return Traffic(*map(int, self.collectives.down(up, kind="count down")))
 
     # --- an epoch ----------------------------------------------------------------------------------------
 
     def begin(self, meeting: Meeting) -> Progress:
         """Go back to the iteration that all agents start from, and return the progress there."""
         chains, sink, prepared = self.job.chains, self._sink(), self.job.prepared
-        self.collectives.begin(meeting.masks)
-        least, negated = self._least(meeting.digest, -meeting.digest)
+        self.collectives.begin(meeting.masks, self._is_gathered(meeting))
+        before = self._sent()  # in an epoch that failed, of which some agents may have seen more than others
+        said = (meeting.digest, -meeting.digest, -before.rounds, -before.messages, -before.bytes)
+        least, negated, *sent = self._least(*said)
         if least != -negated:
             raise Interrupted("the agents have not met as one")
         sink.back_to(meeting.base)
@@ -162,14 +169,25 @@ class Segment:
         key = jax.random.fold_in(prepared.key, meeting.attempt) if meeting.attempt else prepared.key
         chains.inputs = chains.inputs._replace(chain_keys=chain_keys(key, chains.chains))
         if sink.snapshot is None:
-            [starts] = self.collectives.down([np.asarray(chains.positions)], kind="start")  # others may round theirs
-            chains.positions = jnp.asarray(starts)
+            shared, own = np.split(np.asarray(chains.positions), [prepared.layout.dimension], axis=1)
+            [starts] = self.collectives.down([shared], kind="start")  # others may round theirs
+            chains.positions = jnp.asarray(np.concatenate([starts, own], axis=1))
             names = self.names(prepared.network)
             with infinities_explained(names, self.job.shards):
                 check_start(*map(np.asarray, chains.begin()), agents=names)
         else:
             chains.restore(sink.snapshot)
-        return replace(sink.progress.sent(self.of_all(self._sent())), attempt=meeting.attempt)
+        traffic = Traffic(*(-number for number in sent)) + self._sent()
+        return replace(sink.progress.sent(traffic), attempt=meeting.attempt)
+
+    def _is_gathered(self, meeting: Meeting) -> bool:
+        """Tell whether sums are gathered in an epoch: not after agents have computed unlike, which the tree levels."""
+        prepared = self.job.prepared
+        numbers = self.job.chains.chains * (1 + prepared.layout.dimension)  # of a value and a gradient
+        gathers = is_gathered(self._terms.consensus, prepared.network, WORD_BYTES * numbers)
+        if meeting.masks is not None and gathers and meeting.attempt:
+            log.warning("the agents do not compute the same to the bit: their sums go over the tree")
+        return meeting.masks is not None and gathers and not meeting.attempt
 
     def _sink(self) -> RunFolder:
         assert isinstance(self.job.sink, RunFolder)  # a peer keeps nothing in memory alone
@@ -181,13 +199,9 @@ class Segment:
         return [int(value) for value in least]
 
     def _sent(self) -> Traffic:
-        """Return the traffic of this agent since the last call."""
-        before, now = self._counted, self._so_far()
-        self._counted = now
-        return Traffic(now.rounds - before.rounds, now.messages - before.messages, now.bytes - before.bytes)
-
-    def _so_far(self) -> Traffic:
-        return Traffic(self.collectives.rounds, self._mailbox.messages, self._mailbox.bytes)
+        """Return the traffic of all agents since the last call."""
+        before, self._counted = self._counted, self.collectives.traffic
+        return self._counted - before
 
 
 def segment_folder(folder: Path, without: tuple[str, ...]) -> Path:
@@ -241,14 +255,19 @@ def _rest(network: Network, members: tuple[int, ...], without: tuple[str, ...]) 
 
 
 def code_of_lanes(prepared: Prepared) -> str:
-    """Return the fingerprint of model and sampler, as if simulated with two rows of zeros on every agent."""
+    """Return the fingerprint of model and sampler, as if simulated with two rows of zeros on every agent.
+
+    So every agent has one group, of whatever number of groups it has in fact.
+    """
+    own = None if prepared.own is None else replace(prepared.own, room=1)
+    prepared = replace(prepared, own=own)
     size, form_of_one = prepared.network.size, prepared.stacked.padded_form.batch
     batch = jax.tree.map(lambda leaf: np.zeros((size, ROWS_TRACED, *leaf.shape[2:]), leaf.dtype), form_of_one)
     keys = chain_keys(prepared.key, len(prepared.starts))
     inputs = lane_inputs(prepared.network, prepared.sampler, Shard(batch, None), keys)
-    one_copy = prepared.sampler.replicated
-    model = Model(prepared.posterior, prepared.layout, lane_link(one_copy), one_copy, prepared.drawn, None, None)
-    return trace(model, inputs, prepared.starts).fingerprint().code
+    one_copy, views = prepared.sampler.replicated and own is None, (prepared.drawn, None, None)
+    model = Model(prepared.posterior, prepared.layout, lane_link(one_copy), one_copy, *views, own=own)
+    return trace(model, inputs, prepared.positions).fingerprint().code
 
 
 def _alike(job: Job, terms: Terms) -> dict[str, str]:
@@ -256,4 +275,4 @@ def _alike(job: Job, terms: Terms) -> dict[str, str]:
     facts = {
         name: str(value) for name, value in flat(job.identity) if not name.startswith(OWN) and name != "agent.name"
     }
-    return {**facts, "columns": form(job.shards[0]), "on_loss": terms.on_loss}
+    return {**facts, "columns": form(job.shards[0]), "on_loss": terms.on_loss, "consensus": terms.consensus}

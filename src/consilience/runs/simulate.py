@@ -4,7 +4,8 @@ Where their shards are very unequal, they are stacked by size, so that an agent 
 (model/local.py). How rows are stacked is no part of what a run is: its fingerprint is that of padded shards.
 
 A replicated chain is the same on all agents. It is moved and stored once: inside the agents' `vmap` only the local log
-densities have an axis of agents, their sum has none, and all that follows from it is done once, not m times.
+densities have an axis of agents, their sum has none, and all that follows from it is done once, not m times. Where
+agents have variables of their own, each moves a copy of the chain with them.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ import numpy as np
 
 from .._types import Key
 from ..engine import Chains, Hosts, Inputs, Model, OneDevice
-from ..model import Layout, Posterior, Shards, ShardsBySize, View, check_start, stack_by_size
-from ..neighbors import LaneNeighbors, Traffic, edge_lists, no_edges
+from ..model import Layout, OwnVariables, Posterior, Shards, ShardsBySize, View, check_start, stack_by_size
+from ..neighbors import LaneNeighbors, edge_lists, no_edges
 from ..network import Network
 from ..results import Run
 from ..samplers import Sampler
@@ -35,6 +36,7 @@ class Simulate:
     """The default runtime: all agents in this process, on one device."""
 
     hosts = Hosts()
+    holds_own = True
     record: ClassVar[Table] = {}
     stack = staticmethod(stack_by_size)
 
@@ -55,11 +57,12 @@ class Simulate:
             prepared.stacked,
             prepared.network,
             prepared.sampler,
-            prepared.starts,
+            prepared.positions,
             prepared.key,
             view=prepared.drawn,
             averaged=prepared.averaged,
             watched=prepared.watched,
+            own=prepared.own,
         )
 
     def check_start(self, chains: Chains) -> None:
@@ -71,9 +74,6 @@ class Simulate:
 
     def agree(self, wish: Wish) -> Wish:
         return wish._replace(save=None)
-
-    def of_all(self, traffic: Traffic) -> Traffic:
-        return traffic
 
     def run(self, request: Request) -> Run:
         return run_once(request, self)
@@ -91,6 +91,7 @@ def simulation(
     view: View | None = None,
     averaged: View | None = None,
     watched: View | None = None,
+    own: OwnVariables | None = None,
 ) -> Chains:
     """Return the chains of all agents, as lanes on one device, traced.
 
@@ -102,11 +103,14 @@ def simulation(
       view: what is kept of a draw; None: the parameters.
       averaged: what running moments are taken of, draw by draw; None: of nothing.
       watched: numbers that say how the running mean settles, recorded with every draw; None: none.
+      own: variables that stay with their owner, after the shared ones in `positions`; None: there are none. With them
+        every agent moves a copy of its own.
     """
-    one_copy = sampler.replicated and one_copy
+    one_copy = sampler.replicated and one_copy and own is None
     shards = jax.tree.map(jnp.asarray, shards)
     inputs = lane_inputs(network, sampler, shards, chain_keys(key, len(positions)))
-    model = Model(posterior, layout, lane_link(one_copy), one_copy, view or View.of(layout), averaged, watched)
+    link = lane_link(one_copy)
+    model = Model(posterior, layout, link, one_copy, view or View.of(layout), averaged, watched, own=own)
     if not isinstance(shards, ShardsBySize):
         return Chains(network, model, inputs, positions)
     form = shards.padded_form

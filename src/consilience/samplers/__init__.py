@@ -6,15 +6,17 @@ from .consensus_monte_carlo import ConsensusMonteCarlo
 from .decentralize import Decentralized, decentralize
 from .dmala import DMALA
 from .dula import DULA
-from .fitting import SECOND_MODE_LIMIT
+from .fitting import CROWD, MANY, SECOND_MODE_LIMIT, number_of_points, number_of_starts, number_of_trials
 from .gossip_langevin import DESGHMC, DESGLD, EXTRA, DIGing
 from .hamiltonian import HMC, MALA, NUTS
-from .proposals import FORGETTING_LIMIT
+from .proposals import FORGETTING_LIMIT, R_HAT_LIMIT
 from .published import Published, gradient_and_curvature
-from .surrogate import Surrogate
+from .starting import start_spread_limit
+from .surrogate import LEAST_LOG_WEIGHT, Surrogate
 from .weights import SHARE_LIMIT, are_flat, pareto_k_limit
 
 __all__ = [
+    "CROWD",
     "DESGHMC",
     "DESGLD",
     "DMALA",
@@ -22,8 +24,11 @@ __all__ = [
     "EXTRA",
     "FORGETTING_LIMIT",
     "HMC",
+    "LEAST_LOG_WEIGHT",
     "MALA",
+    "MANY",
     "NUTS",
+    "R_HAT_LIMIT",
     "SECOND_MODE_LIMIT",
     "SHARE_LIMIT",
     "CentralizedHMC",
@@ -38,5 +43,9 @@ __all__ = [
     "are_flat",
     "decentralize",
     "gradient_and_curvature",
+    "number_of_points",
+    "number_of_starts",
+    "number_of_trials",
     "pareto_k_limit",
+    "start_spread_limit",
 ]

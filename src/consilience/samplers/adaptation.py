@@ -88,6 +88,7 @@ class WindowAdaptation(NamedTuple):
       inverse_mass_matrix: a given M⁻¹, which is not adapted; None: adapted.
       dense: adapt a full matrix, not its diagonal.
       like: a vector of the model's dimension and dtype.
+      gain: how much of what an acceptance rate says is heard; None: all of it.
     """
 
     schedule: Schedule
@@ -96,6 +97,7 @@ class WindowAdaptation(NamedTuple):
     inverse_mass_matrix: Any
     dense: bool
     like: Vector
+    gain: Scalar | None = None
 
     def init(self) -> Adaptation:
         dimension, dtype = len(self.like), self.like.dtype
@@ -150,6 +152,8 @@ class WindowAdaptation(NamedTuple):
             )
         if adaptation.averaging is not None:
             rate = jnp.asarray(acceptance_rate, self.like.dtype)
+            if self.gain is not None:
+                rate = self.target_acceptance + jnp.asarray(self.gain, rate.dtype) * (rate - self.target_acceptance)
             averaging = _cast(dual_averaging(self.target_acceptance)[1](adaptation.averaging, rate), self.like.dtype)
             adaptation = adaptation._replace(averaging=averaging, step_size=jnp.exp(averaging.log_step_size))
         if adaptation.covariance is not None:

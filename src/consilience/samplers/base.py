@@ -16,12 +16,13 @@ Rules that let every runtime run every sampler:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import numpy as np
 
+from .._refused import Refused
 from .._types import Key, LogDensity, Vector
 from ..neighbors import Neighbors
 from ..network import Network
@@ -77,6 +78,11 @@ class Sampler(ABC):
         return self.communicates and self.replicated
 
     @property
+    def moves_own(self) -> bool:
+        """True if it also samples variables that stay with their owner, which follow the shared ones in the vector."""
+        return False
+
+    @property
     def has_steady_cost(self) -> bool:
         """True if iterations cost the network about the same, so that a draw has rounds that can be planned."""
         return True
@@ -107,6 +113,10 @@ class Sampler(ABC):
         """Return these settings with where the first chain starts filled in, if that matters to them."""
         return self
 
+    def objection(self, figures: Mapping[str, np.ndarray]) -> Refused | None:
+        """Return why a run should not go on, where the sampler's own figures of some iterations say so."""
+        return None
+
     @abstractmethod
     def build(self, logdensity: LogDensity, neighbors: Neighbors, like: Vector) -> Kernel:
         """Build the kernel of one agent.
@@ -134,3 +144,11 @@ class SecondStage(Protocol):
 def own_key(key: Key, neighbors: Neighbors) -> Key:
     """Make a key of this agent alone from the key that all agents share."""
     return jax.random.fold_in(key, neighbors.index)
+
+
+def private_key(key: Key, neighbors: Neighbors) -> Key:
+    """Make a key that nobody else can make, where this agent is a process of its own; `own_key` everybody can."""
+    key = own_key(key, neighbors)
+    for word in neighbors.secret:
+        key = jax.random.fold_in(key, word)
+    return key

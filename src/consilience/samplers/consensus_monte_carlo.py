@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -44,11 +44,15 @@ class ConsensusMonteCarlo(NUTS):
       weights: "dense", or "diagonal", which leaves correlations out of V_i and needs no more draws than parameters.
     """
 
+    start: str | None = field(
+        default=None, init=False, repr=False, metadata={"static": True}
+    )  # nobody to share one with
     weights: str = static("dense")
 
     name = "consensus_monte_carlo"
     bias = "its weighted mean of the agents' own draws is a posterior draw only where all subposteriors are Gaussian."
     replicated = False
+    moves_own = False
     common_noise = False
     communicates = False  # before the last draw
 

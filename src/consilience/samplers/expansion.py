@@ -29,6 +29,8 @@ MOST_STEPS = 40  # of Newton's method
 TRAVELS = 8  # steps to a point with given coordinates
 FIRST_DAMPING, MOST_DAMPING = 1e-3, 1e8
 DECREMENT = 1e-3  # of Newton's method, in nats, at which it has arrived
+NEAR = 1.0  # the same, within which an end is at a mode, though rounding or patience stopped it on its way
+LEVEL = 1e-5  # of the largest curvature: so much the other way may be rounding
 SMALLEST_CURVATURE = 1e-8  # of the largest
 
 
@@ -149,6 +151,7 @@ class Climb(NamedTuple):
     proposed: jax.Array  # the next points to look at
     damping: jax.Array
     has_arrived: jax.Array
+    is_mode: jax.Array  # whether the hill goes down from there, on all sides
     sums: jax.Array
 
 
@@ -191,8 +194,8 @@ def climb(
     """Climb a hill by a damped Newton method from several starts side by side.
 
     Steps are those of saddle-free Newton: curvatures that go up count as going down as fast. A step that leads down is
-    taken back, and damped eight times as much. All have arrived when the best one has, and every other one too or in
-    its neighbourhood.
+    taken back, and damped eight times as much. All have arrived when the best one has, at a mode, and every other one
+    too or in its neighbourhood. A start that is on a saddle's top stays there, and the others climb on.
 
     Args:
       tell: returns the root's copy of what it is given. When to stop follows from eigenvalues, which another processor
@@ -200,18 +203,20 @@ def climb(
       derive: returns the network's derivatives at points (starts, dimension), by one exact sum.
     """
 
-    def propose(q: jax.Array, found: Derivatives, height: jax.Array, damping: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def propose(q: jax.Array, found: Derivatives, height: jax.Array, damping: jax.Array, sums: Any) -> Climb:
         whole = hill.derivatives(q, found)
         values, vectors = jnp.linalg.eigh(-_symmetric(whole.hessian))
         size = jnp.maximum(jnp.abs(values), SMALLEST_CURVATURE * jnp.abs(values).max(axis=1, keepdims=True))
         along = jnp.einsum("sde,sd->se", vectors, whole.gradient)
         steps = jnp.einsum("sde,se->sd", vectors, along / (size * (1 + damping[:, None]) + damping[:, None]))
         decrement = 0.5 * jnp.sum(along**2 / size, axis=1)
+        is_peaked = jnp.isfinite(height) & (values.min(axis=1) > -LEVEL * jnp.abs(values).max(axis=1))
         best = jnp.argmax(height)
         has_arrived = (decrement < DECREMENT) | (damping > MOST_DAMPING) | ~jnp.isfinite(height)
         is_near = hill.apart(q, -whole.hessian, best) < hill.distance
-        has_arrived |= is_near & (decrement[best] < DECREMENT)
-        return jax.vmap(lambda at, step: travel(hill.coordinates, at, step))(q, steps), has_arrived
+        has_arrived |= is_near & (decrement[best] < DECREMENT) & is_peaked[best]
+        proposed = jax.vmap(lambda at, step: travel(hill.coordinates, at, step))(q, steps)
+        return Climb(q, found, height, proposed, damping, has_arrived, is_peaked & (decrement < NEAR), sums)
 
     def look(state: Climb) -> Climb:
         at, found = state.proposed, derive(state.proposed)
@@ -225,14 +230,15 @@ def climb(
         damping = jnp.where(is_up, state.damping / 8, jnp.maximum(8 * state.damping, FIRST_DAMPING))
         damping = jnp.where(damping < FIRST_DAMPING / 64, 0.0, damping)
         damping = jnp.where(state.sums == 0, FIRST_DAMPING, damping)
-        proposed, has_arrived = tell(propose(q, found, height, damping))
-        return Climb(q, found, height, proposed, damping, has_arrived, state.sums + 1)
+        after = propose(q, found, height, damping, state.sums + 1)
+        proposed, has_arrived = tell((after.proposed, after.has_arrived))
+        return after._replace(proposed=proposed, has_arrived=has_arrived)
 
     number, dimension = starts.shape
     nothing = jnp.zeros(number, starts.dtype)
     unknown = Derivatives(nothing, jnp.zeros_like(starts), jnp.zeros((number, dimension, dimension), starts.dtype))
     starts, nobody = tell((starts, jnp.zeros(number, bool)))
-    first = Climb(starts, unknown, nothing - jnp.inf, starts, nothing, nobody, jnp.int32(0))
+    first = Climb(starts, unknown, nothing - jnp.inf, starts, nothing, nobody, nobody, jnp.int32(0))
     return lax.while_loop(lambda state: ~state.has_arrived.all() & (state.sums < MOST_STEPS), look, first)
 
 
@@ -242,13 +248,20 @@ def _finite(values: jax.Array) -> jax.Array:
 
 
 def other_mode(ends: Climb, hill: Hill) -> tuple[jax.Array, Scalar]:
-    """Return the number of the best end, and the largest Laplace mass of an end in another mode over the best one's."""
+    """Return the number of the best end, and the largest Laplace mass of an end in another mode over the best one's.
+
+    Ends that are at no mode, such as a saddle's top, count only where there are no others: then the highest is best.
+    """
     precision = -_symmetric(hill.derivatives(ends.q, ends.found).hessian)
     values = jnp.maximum(jnp.linalg.eigvalsh(precision), 1e-6)
     log_mass = ends.height - 0.5 * jnp.log(values).sum(axis=1)
-    best = jnp.argmax(log_mass)
+    height = jnp.where(
+        jnp.isfinite(log_mass), ends.height, -jnp.inf
+    )  # not of an end whose coordinates do not move there
+    log_mass = jnp.where(ends.is_mode, log_mass, -jnp.inf)
+    best = jnp.argmax(jnp.where(ends.is_mode.any(), log_mass, height))
     far = hill.apart(ends.q, precision, best) > hill.distance
-    return best, jnp.where(far & jnp.isfinite(log_mass), jnp.exp(log_mass - log_mass[best]), 0.0).max()
+    return best, jnp.where(far & ends.is_mode, jnp.exp(log_mass - log_mass[best]), 0.0).max()
 
 
 def total_of(found: Any) -> Derivatives:

@@ -48,10 +48,10 @@ from .proposals import (
     ROUNDS,
     ROUNDS_AGAIN,
     Crowd,
+    LocalChains,
     Normal,
     draw_crowd,
     draw_normal,
-    forgetting_limit,
     gather,
     settle,
 )
@@ -65,7 +65,10 @@ CROWD = 512  # chains that look for the mean of a surrogate
 MEAN_POINTS, NUMBERS_OF_POINTS = 64, 1 << 22  # over which derivatives are averaged; of their Hessians' numbers, at most
 MOST_PASSES = 6
 BOLD_PASSES, CAUTION = 2, 0.6  # passes that take a new quadratic as it is; its share in later ones, which may swing
+MANY = 100  # parameters
+FEWEST_TRIALS, FEWEST_OF_MANY = 2000, 1000  # proposals by which a surrogate is judged; of more than 100 parameters
 GOOD_EVENNESS = 0.9  # of weights, at which no further pass is worth its sum
+LARGEST_ROUNDING = 1.0  # of a sum of log-likelihoods, in nats
 MASS_LOST = 3.0  # in nats: a surrogate that reaches so much less than another has shrunk
 SECOND_MODE_LIMIT = 1e-3  # of the mass of another mode over that of the surrogate's
 LIKELIHOODS_AT_ONCE = 64
@@ -86,7 +89,7 @@ class FitSettings(NamedTuple):
         return cls(None, float(chi2.ppf(OUT_OF_REACH, dimension)))
 
 
-class Questions(NamedTuple):
+class FitQuestions(NamedTuple):
     """What the network is asked during a fit.
 
     Attributes:
@@ -113,7 +116,7 @@ class Known(NamedTuple):
     has_normal_prior: bool
     like: Vector  # a start, of the model's dimension and dtype
     num_trials: int  # proposals of a trial pass
-    ask: Questions
+    ask: FitQuestions
 
 
 class Fit(NamedTuple):
@@ -125,8 +128,9 @@ class Fit(NamedTuple):
       trial: the proposals of the pass that chose it, with their log weights.
       report: what that pass says.
       is_good: whether the certificate holds so far.
+      has_mode: whether some start has reached a mode.
       second_mode: Laplace mass of another mode that some start found, over that of the one the surrogate is made at.
-      forgotten: correlation of where a proposal's local chain ends with where it began.
+      local: how independent proposals by local chains are.
       sums: numbers of sums: while climbing, and of trial passes.
     """
 
@@ -135,12 +139,13 @@ class Fit(NamedTuple):
     trial: tuple[jax.Array, jax.Array]
     report: WeightReport
     is_good: Flag
+    has_mode: Flag
     second_mode: Scalar
-    forgotten: Scalar
+    local: LocalChains
     sums: tuple[Count, Count]
 
 
-def questions(log_likelihood: LogDensity, coordinates: Coordinates | None, neighbors: Neighbors) -> Questions:
+def questions(log_likelihood: LogDensity, coordinates: Coordinates | None, neighbors: Neighbors) -> FitQuestions:
     """Return what the network is asked, of a model with this agent's part of the log-likelihood.
 
     The root's points are everybody's, and what it says beside them: values that follow from these and from sums alone
@@ -173,7 +178,7 @@ def questions(log_likelihood: LogDensity, coordinates: Coordinates | None, neigh
         phi = first if coordinates is None else jax.vmap(coordinates)(first)
         return points, beside, values, Expansion(phi.mean(axis=0), total_of(found))
 
-    return Questions(tell, tell, derive, score, examine)
+    return FitQuestions(tell, tell, derive, score, examine)
 
 
 def is_quadratic(function: LogDensity, dimension: int, dtype: Any) -> bool:
@@ -201,6 +206,11 @@ def number_of_starts(dimension: int) -> int:
 def number_of_points(number: int, dimension: int) -> int:
     """Return at how many of so many points derivatives are averaged: at fewer where their Hessians take long."""
     return min(number, max(8, min(MEAN_POINTS, NUMBERS_OF_POINTS // dimension**2)))
+
+
+def number_of_trials(dimension: int, num_proposals: int = 0) -> int:
+    """Return by how many proposals a surrogate is judged; `num_proposals`: those that are scored at once later."""
+    return max(FEWEST_TRIALS if dimension <= MANY else FEWEST_OF_MANY, num_proposals)
 
 
 def log_surrogate(known: Known, expansion: Expansion) -> LogDensity:
@@ -235,7 +245,8 @@ def fit_surrogate(known: Known, key: Key, distance: Number) -> Fit:
     q, found = ends.q[best], jax.tree.map(lambda leaf: leaf[best], ends.found)
     expansion = expand(known.coordinates, q, found, _prior_sd(known))
     chosen, passes = _passes(known, expansion, _gathered(known, expansion, q, for_crowd), for_passes)
-    return chosen._replace(second_mode=second_mode, sums=(ends.sums, passes))
+    sums = (ends.sums, passes)
+    return chosen._replace(has_mode=ends.is_mode.any(), second_mode=second_mode, sums=sums)
 
 
 def shared(known: Known, fit: Fit) -> Fit:
@@ -285,22 +296,22 @@ def _settled(known: Known, expansion: Expansion, crowd: Crowd, key: Key, rounds:
 
 def draw_proposals(
     known: Known, expansion: Expansion, crowd: Crowd, key: Key, number: int
-) -> tuple[jax.Array, jax.Array, Scalar, Crowd]:
+) -> tuple[jax.Array, jax.Array, LocalChains, Crowd]:
     """Draw independent proposals.
 
     Returns:
-      Proposals, their log prior less log g, the correlation of their starts with them, and the crowd, which now knows
-      how long its chains take to forget.
+      Proposals, their log prior less log g, how independent they are, and the crowd, which now knows how long its
+      chains take to forget.
     """
     if known.has_normal_prior:
         q, log_g = draw_normal(crowd.law, key, number)
-        remembered = jnp.zeros((), q.dtype)
+        local = LocalChains.none(known.like)
     else:
-        q, log_g, remembered, times = draw_crowd(log_surrogate(known, expansion), crowd, key, number)
+        q, log_g, local, times = draw_crowd(log_surrogate(known, expansion), crowd, key, number)
         if len(q) >= len(crowd.positions):  # they have been run for longer
             crowd = crowd._replace(positions=q[: len(crowd.positions)])
         crowd = crowd._replace(forgetting=times)
-    return q, jax.vmap(known.log_prior)(q) - log_g, remembered, crowd
+    return q, jax.vmap(known.log_prior)(q) - log_g, local, crowd
 
 
 class Pass(NamedTuple):
@@ -328,17 +339,25 @@ def _passes(known: Known, expansion: Expansion, crowd: Crowd, key: Key) -> tuple
         for_crowd, for_draws = jax.random.split(jax.random.fold_in(key, state.number))
         rounds = jnp.where(state.number == 0, ROUNDS, ROUNDS_AGAIN)
         crowd = _settled(known, state.expansion, state.crowd, for_crowd, rounds)
-        proposals, base, forgotten, crowd = draw_proposals(known, state.expansion, crowd, for_draws, number)
+        proposals, base, local, crowd = draw_proposals(known, state.expansion, crowd, for_draws, number)
         proposals, base, values, mean = known.ask.examine(proposals, base)
         log_weights = jnp.where(jnp.isfinite(values + base), values + base, -jnp.inf)
-        report, no_mode = report_on(log_weights), jnp.zeros((), base.dtype)
+        report = report_on(log_weights)
         # Weights look even where proposals have shrunk to a point. But then they have lost most of the mass.
         log_mass = jax.scipy.special.logsumexp(log_weights) - np.log(number)
         most = jnp.maximum(state.most, log_mass)
         is_whole = log_mass >= most - MASS_LOST
-        is_good = report.is_good & is_whole & (forgotten <= forgetting_limit(number))
-        sums = (jnp.int32(0), jnp.int32(0))
-        tried = Fit(state.expansion, crowd, (proposals, log_weights), report, is_good, no_mode, forgotten, sums)
+        # Where a posterior rises for ever a climb ends so high that rounding makes all weights the same.
+        rounding = float(np.finfo(values.dtype).eps) * jnp.abs(jnp.where(jnp.isfinite(values), values, 0.0)).max()
+        is_good = report.is_good & is_whole & local.have_settled & (rounding < LARGEST_ROUNDING)
+        tried = no_fit(known)._replace(
+            expansion=state.expansion,
+            crowd=crowd,
+            trial=(proposals, log_weights),
+            report=report,
+            is_good=is_good,
+            local=local,
+        )
         is_better = is_whole & (report.evenness > state.best.report.evenness)
         is_better |= (state.number == 0) | (state.log_mass < most - MASS_LOST)
         is_enough = is_better & is_good & (report.evenness >= GOOD_EVENNESS)
@@ -373,4 +392,5 @@ def no_fit(known: Known) -> Fit:
     crowd = Crowd(positions, Normal(jnp.zeros_like(like), identity), zero, zero, jnp.int32(0))
     trial = jnp.zeros((known.num_trials, len(like)), like.dtype), jnp.zeros(known.num_trials, like.dtype)
     report = WeightReport(zero - 1, zero + jnp.inf, zero + 1, zero, jnp.array(False))
-    return Fit(expansion, crowd, trial, report, jnp.array(False), zero, zero, (jnp.int32(0), jnp.int32(0)))
+    no, none = jnp.array(False), jnp.int32(0)
+    return Fit(expansion, crowd, trial, report, no, no, zero, LocalChains.none(like), (none, none))

@@ -12,10 +12,14 @@ import jax
 import jax.numpy as jnp
 
 from .._checks import check, check_flag, real_number, whole_number
+from .._refused import Refused
 from .._types import Key, LogDensity, Number, Scalar, Vector
+from ..model import LocalLogDensity
 from ..neighbors import Neighbors
 from .adaptation import TunedSampler, WindowAdaptation
 from .base import Kernel
+from .joint import JointDynamics, Step, hmc_step, joint_kernel
+from .joint_tree import nuts_step
 from .replicated import (
     Algorithm,
     ReplicatedState,
@@ -25,7 +29,7 @@ from .replicated import (
     replicated_kernel,
 )
 from .settings import register_settings, static
-from .starting import FirstFit, Moves, Start, started_kernel
+from .starting import FirstStart, Moves, Start, started_kernel
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +47,10 @@ class Hamiltonian(TunedSampler):
         check_flag(f"{self.name}: dense_mass", self.dense_mass)
 
     def build(self, logdensity: LogDensity, neighbors: Neighbors, like: Vector) -> Kernel:
+        if isinstance(logdensity, LocalLogDensity) and logdensity.own is not None:
+            self._check_own()
+            step = self.own_step()
+            return joint_kernel(logdensity, neighbors, step, self.evaluations, self.sums, self.tuning(like))
         everyone, tuning = network_logdensity(logdensity, neighbors), self.tuning(like, self.dense_mass)
         if self.start is None:
             return replicated_kernel(self._algorithm(everyone), neighbors, tuning)
@@ -55,8 +63,8 @@ class Hamiltonian(TunedSampler):
 
             return Moves(init, partial(move_replicated, algorithm, neighbors, tuning))
 
-        first_fit = FirstFit(logdensity, neighbors, like, self.fit_settings)
-        return started_kernel(self, first_fit, tuning, lambda key: key, moves_of, info_of)
+        first_start = FirstStart(logdensity, neighbors, like, self.fit_settings)
+        return started_kernel(self, first_start, tuning, lambda key: key, moves_of, info_of)
 
     def _algorithm(self, logdensity: LogDensity) -> Algorithm:
         from blackjax.mcmc import hmc
@@ -67,11 +75,35 @@ class Hamiltonian(TunedSampler):
             lambda key, state, found: step(key, state, logdensity, found.step_size, found.inverse_mass_matrix),
             self.evaluations,
             lambda state: state.logdensity,
+            self.sums,
         )
+
+    @property
+    def sums(self) -> int | None:
+        """Number of exact sums in an iteration; None where the posterior decides."""
+        return None
 
     @abstractmethod
     def step(self) -> Callable:
         """Return BlackJAX's kernel(key, state, logdensity, step_size, inverse_mass_matrix)."""
+
+    def own_step(self) -> Step:
+        """Return an iteration on shared parameters and own variables, of a sampler that moves these."""
+        raise NotImplementedError
+
+    def _check_own(self) -> None:
+        """Refuse settings that own variables cannot go with.
+
+        Of a dense mass matrix nobody could know the elements between two owners' variables.
+        """
+        if self.start is not None:
+            reason = (
+                "it fits parameters that all agents share, and the posterior has variables that stay with their owner"
+            )
+            raise Refused(f"{self.name}: start={self.start!r}", reason, f"Write cs.{self.name}().")
+        if self.dense_mass or (self.inverse_mass_matrix is not None and self.inverse_mass_matrix.ndim == 2):
+            reason = "a dense mass matrix has elements between variables that stay with different owners"
+            raise Refused(self.name, reason, f"Write cs.{self.name}(), with a diagonal.")
 
     def evaluations(self, info: Any) -> jax.Array:
         return jnp.asarray(info.num_integration_steps, jnp.int32)
@@ -90,10 +122,24 @@ class NUTS(Hamiltonian):
     During the warm-up, dual averaging finds the step size, and windows of draws give the mass matrix (BlackJAX's window
     adaptation, which is Stan's). A setting that is given is not adapted.
 
+    Variables that stay with their owner are moved with the shared ones, each agent's by itself, with one sum a step as
+    well. A vector of masses is then of the shared numbers first, and of one group's behind them.
+
+    With `start="surrogate"` they come from a surrogate of the posterior, N(μ, CCᵀ), fitted over the network in the
+    first iteration, as `cs.surrogate` does it. Chains begin at proposals from it, drawn by weight, and move in
+    z = C⁻¹(ω - μ), which is M⁻¹ = CCᵀ in ω. Thirty iterations (`mala`: 150) then find the step size, in units of the
+    surrogate's sd, and the rest of the warm-up asks nobody: hundreds of sums in place of thousands. The draws are as
+    exact. Where the surrogate is of no use, as with a second mode, a chain begins and warms up as it would without
+    one, and the summary says so.
+
+    Of more than 2000 parameters the surrogate's precision is diagonal plus low rank (`low_rank`), found by products of
+    the Hessian with 48 vectors a sum, from one start: other modes are then not looked for.
+
     Args:
       step_size: ε of the leapfrog steps.
       inverse_mass_matrix: M⁻¹: a number, a vector or a matrix.
       target_acceptance: the acceptance rate that the step size is tuned for.
+      start: "surrogate": take start, mass matrix and step size from a surrogate. None: begin where the run says.
       dense_mass: adapt a full mass matrix, not a diagonal.
       max_num_doublings: the longest trajectory has 2**max_num_doublings - 1 leapfrog steps.
     """
@@ -103,6 +149,7 @@ class NUTS(Hamiltonian):
 
     name = "nuts"
     has_free_lengths = True
+    moves_own = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -113,6 +160,9 @@ class NUTS(Hamiltonian):
 
         kernel = nuts.build_kernel()
         return lambda *args: kernel(*args, max_num_doublings=self.max_num_doublings)
+
+    def own_step(self) -> Step:
+        return partial(nuts_step, max_num_doublings=self.max_num_doublings)
 
     def evaluations(self, info: Any) -> jax.Array:
         """Count leapfrog steps by doublings: the k-th has 2^k, the last what is left. Chains double side by side."""
@@ -141,6 +191,7 @@ class HMC(Hamiltonian):
       inverse_mass_matrix: M⁻¹: a number, a vector or a matrix.
       num_integration_steps: L.
       target_acceptance: the acceptance rate that the step size is tuned for.
+      start: "surrogate": take start, mass matrix and step size from a surrogate. None: begin where the run says.
       dense_mass: adapt a full mass matrix, not a diagonal.
     """
 
@@ -149,6 +200,7 @@ class HMC(Hamiltonian):
     num_integration_steps: int = static(10)
 
     name = "hmc"
+    moves_own = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -156,18 +208,33 @@ class HMC(Hamiltonian):
         jitter = self.step_size_jitter
         check(f"{self.name}: step_size_jitter", jitter, 0 <= real_number(jitter) < 1, "a number from 0 up to 1")
 
+    @property
+    def sums(self) -> int:
+        return self.num_integration_steps
+
     def step(self) -> Callable:
         from blackjax.mcmc import hmc
 
         kernel = hmc.build_kernel()
 
         def step(key: Key, state: Any, logdensity: LogDensity, step_size: Scalar, inverse_mass: Any) -> Any:
-            for_jitter, for_step = jax.random.split(key)
-            uniform = jax.random.uniform(for_jitter, dtype=step_size.dtype, minval=-1.0)
-            jittered = step_size * (1 + jnp.asarray(self.step_size_jitter, step_size.dtype) * uniform)
+            for_step, jittered = self._jittered(key, step_size)
             return kernel(for_step, state, logdensity, jittered, inverse_mass, self.num_integration_steps)
 
         return step
+
+    def own_step(self) -> Step:
+        def step(dynamics: JointDynamics, key: Key, state: Any, step_size: Scalar, inverse_mass: Any) -> Any:
+            for_step, jittered = self._jittered(key, step_size)
+            return hmc_step(dynamics, for_step, state, jittered, inverse_mass, self.num_integration_steps)
+
+        return step
+
+    def _jittered(self, key: Key, step_size: Scalar) -> tuple[Key, Scalar]:
+        """Return the key of an iteration without its jitter, and the iteration's step size."""
+        for_jitter, for_step = jax.random.split(key)
+        uniform = jax.random.uniform(for_jitter, dtype=step_size.dtype, minval=-1.0)
+        return for_step, step_size * (1 + jnp.asarray(self.step_size_jitter, step_size.dtype) * uniform)
 
 
 @register_settings
@@ -184,6 +251,7 @@ class MALA(Hamiltonian):
       step_size: ε.
       inverse_mass_matrix: M⁻¹: a number, a vector or a matrix.
       target_acceptance: the acceptance rate that the step size is tuned for; 0.57 is best for many parameters.
+      start: "surrogate": take start, mass matrix and step size from a surrogate. None: begin where the run says.
       dense_mass: adapt a full mass matrix, not a diagonal.
     """
 
@@ -192,6 +260,7 @@ class MALA(Hamiltonian):
 
     name = "mala"
     has_one_step = True
+    sums = 1
 
     def step(self) -> Callable:
         from blackjax.mcmc import hmc

@@ -19,7 +19,7 @@ from jax import lax
 from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import gammaln
 
-from .._types import Count, Key, LogDensity, Scalar, Vector
+from .._types import Count, Flag, Key, LogDensity, Scalar, Vector
 
 FORGETTING_LIMIT = 0.05  # of the correlation of a local chain's end with its start, beyond what chance gives
 SHARE = 0.05  # of the Student-t among the proposals
@@ -29,6 +29,7 @@ ROUNDS, ROUNDS_AGAIN, ROUND = 8, 3, 16  # in which a crowd settles; on a surroga
 FORGETTING, MOST_FORGETTING = 30, 16  # iterations after which it is looked whether starts are forgotten, and how often
 LENGTH = 1.5  # of a trajectory, in sd
 FEWEST_STEPS, MOST_STEPS = 6, 48  # of it
+R_HAT_LIMIT = 1.01  # of where local chains end and where they begin
 ACCEPTANCE = 0.85
 FIRST_STEP, SMALLEST_STEP = 0.1, 1e-3
 FIRST_SPREAD = 0.3  # of a crowd, in sd of a normal law that may be far off
@@ -40,6 +41,11 @@ class Normal(NamedTuple):
 
     mean: Vector
     root: jax.Array  # lower triangular
+
+    @classmethod
+    def standard(cls, like: Vector) -> Normal:
+        """Return N(0, I)."""
+        return cls(jnp.zeros_like(like), jnp.eye(len(like), dtype=like.dtype))
 
     @classmethod
     def of_precision(cls, mean: Vector, precision: jax.Array) -> Normal:
@@ -108,13 +114,40 @@ class Crowd(NamedTuple):
     forgetting: Count  # times `FORGETTING` iterations after which chains forget where they began; 0: not known yet
 
 
+class LocalChains(NamedTuple):
+    """How well short chains have forgotten the crowd that they start from, and how they follow their density.
+
+    Attributes:
+      correlation: of where a chain ended with where it began, the largest over parameters, beyond what chance gives.
+      r_hat: of where all ended and where they began, the largest over parameters and their distances from the median.
+      divergences: share of trajectories that diverged.
+    """
+
+    correlation: Scalar
+    r_hat: Scalar
+    divergences: Scalar
+
+    @classmethod
+    def none(cls, like: Vector) -> LocalChains:
+        """Return what is said where there are no such chains: draws are independent by themselves."""
+        return cls(*[jnp.zeros((), like.dtype)] * 3)
+
+    @property
+    def have_settled(self) -> Flag:
+        """Whether proposals by such chains are taken for independent draws of the surrogate."""
+        return (self.correlation <= FORGETTING_LIMIT) & (self.r_hat <= R_HAT_LIMIT) & (self.divergences == 0)
+
+
 def move_crowd(
     log_density: LogDensity, crowd: Crowd, key: Key, iterations: int, adapts: bool = False
-) -> tuple[jax.Array, Scalar]:
-    """Run every chain for some iterations of HMC in standardised coordinates; return positions and the step size.
+) -> tuple[jax.Array, Scalar, Scalar]:
+    """Run every chain for some iterations of HMC in standardised coordinates.
 
     Args:
       adapts: whether the step size is tuned on the way, for which the chains' moves need not leave g invariant.
+
+    Returns:
+      Positions, the step size, and the share of trajectories that diverged.
     """
     from blackjax.mcmc import hmc
 
@@ -128,7 +161,7 @@ def move_crowd(
     states = jax.vmap(lambda q: hmc.init(law.standardise(q), in_standard))(crowd.positions)
 
     def iterate(count: jax.Array, carry: tuple) -> tuple:
-        states, step_size = carry
+        states, step_size, diverged = carry
         for_jitter, for_steps = jax.random.split(jax.random.fold_in(key, count))
         steps = jnp.clip(LENGTH / step_size, FEWEST_STEPS, MOST_STEPS).astype(jnp.int32)
         jittered = step_size * jax.random.uniform(for_jitter, (), law.mean.dtype, 0.5, 1.0)
@@ -137,10 +170,11 @@ def move_crowd(
         if adapts:
             better = step_size * jnp.exp(0.5 * (info.acceptance_rate.mean() - ACCEPTANCE))
             step_size = jnp.clip(better, SMALLEST_STEP, 1.0)
-        return states, step_size
+        return states, step_size, diverged + info.is_divergent.mean(dtype=diverged.dtype) / iterations
 
-    states, step_size = lax.fori_loop(0, iterations, iterate, (states, crowd.step_size))
-    return jax.vmap(law.place)(states.position), step_size
+    first = (states, crowd.step_size, jnp.zeros((), law.mean.dtype))
+    states, step_size, diverged = lax.fori_loop(0, iterations, iterate, first)
+    return jax.vmap(law.place)(states.position), step_size, diverged
 
 
 def gather(law: Normal, key: Key, number: int) -> Crowd:
@@ -158,7 +192,7 @@ def settle(log_surrogate: LogDensity, crowd: Crowd, key: Key, rounds: int | jax.
 
     def settle_more(number: jax.Array, crowd: Crowd) -> Crowd:
         for_moves, for_others = jax.random.split(jax.random.fold_in(for_rounds, number))
-        positions, step_size = move_crowd(log_surrogate, crowd, for_moves, ROUND, adapts=True)
+        positions, step_size, _ = move_crowd(log_surrogate, crowd, for_moves, ROUND, adapts=True)
         # Chains that began where no step is short enough take others' places: they would spoil the moments of all.
         has_moved = (positions != crowd.positions).any(axis=1)
         others = jax.random.categorical(for_others, jnp.where(has_moved, 0.0, -jnp.inf), shape=has_moved.shape)
@@ -202,40 +236,38 @@ def mixed_density(log_surrogate: LogDensity, crowd: Crowd) -> LogDensity:
 
 def draw_crowd(
     log_surrogate: LogDensity, crowd: Crowd, key: Key, number: int
-) -> tuple[jax.Array, jax.Array, Scalar, Count]:
+) -> tuple[jax.Array, jax.Array, LocalChains, Count]:
     """Draw proposals from g by chains that start from the crowd and are run until they have forgotten it.
 
     How long that takes is found out once, and kept with the crowd: draws that are to count must not choose when they
     are taken.
 
     Returns:
-      The proposals (number, dimension), their log g up to a constant, the largest correlation, over parameters, of
-      where a chain ended with where it began, and how many times `FORGETTING` iterations they were run.
+      The proposals (number, dimension), their log g up to a constant, how independent they are, and how many times
+      `FORGETTING` iterations they were run.
     """
     for_start, for_moves = jax.random.split(key)
     chosen = jax.random.choice(for_start, len(crowd.positions), (number,), replace=number > len(crowd.positions))
     log_density = mixed_density(log_surrogate, crowd)
     begun = crowd.positions[chosen]
 
-    def move_on(carry: tuple[Count, jax.Array, Scalar]) -> tuple[Count, jax.Array, Scalar]:
+    def move_on(carry: tuple[Count, jax.Array, LocalChains]) -> tuple[Count, jax.Array, LocalChains]:
         times, positions, _ = carry
         here = jax.random.fold_in(for_moves, times)
-        ended, _ = move_crowd(log_density, crowd._replace(positions=positions), here, FORGETTING)
-        return times + 1, ended, correlation(begun, ended)
+        ended, _, divergences = move_crowd(log_density, crowd._replace(positions=positions), here, FORGETTING)
+        by_chance = 3 / np.sqrt(number)
+        remembered = jnp.maximum(correlation(begun, ended) - by_chance, 0.0)
+        return times + 1, ended, LocalChains(remembered, r_hat_between(crowd.positions, ended), divergences)
 
-    def is_wanting(carry: tuple[Count, jax.Array, Scalar]) -> jax.Array:
-        times, _, remembered = carry
-        has_not_forgotten = (times < MOST_FORGETTING) & ~(remembered <= forgetting_limit(number))
+    def is_wanting(carry: tuple[Count, jax.Array, LocalChains]) -> jax.Array:
+        times, _, said = carry
+        has_not_forgotten = (times < MOST_FORGETTING) & ~(said.correlation <= FORGETTING_LIMIT)
         return jnp.where(crowd.forgetting > 0, times < crowd.forgetting, has_not_forgotten)
 
-    first = (jnp.int32(0), begun, jnp.full((), jnp.inf, begun.dtype))
-    times, ended, remembered = lax.while_loop(is_wanting, move_on, first)
-    return ended, jax.vmap(log_density)(ended), remembered, times
-
-
-def forgetting_limit(number: int) -> float:
-    """Return the largest correlation of so many ends with their starts that counts as none."""
-    return FORGETTING_LIMIT + 3 / float(np.sqrt(number))
+    unknown = jnp.full((), jnp.inf, begun.dtype)
+    first = (jnp.int32(0), begun, LocalChains(unknown, unknown, unknown))
+    times, ended, said = lax.while_loop(is_wanting, move_on, first)
+    return ended, jax.vmap(log_density)(ended), said, times
 
 
 def correlation(one: jax.Array, other: jax.Array) -> Scalar:
@@ -252,3 +284,14 @@ def correlation(one: jax.Array, other: jax.Array) -> Scalar:
         return jnp.abs((standard(one) * standard(other)).mean(axis=0)).max()
 
     return jnp.maximum(largest(one, other), largest(*(jnp.abs(standard(table)) for table in (one, other))))
+
+
+def r_hat_between(one: jax.Array, other: jax.Array) -> Scalar:
+    """Return the largest R-hat of two sets of draws (number, dimension), of values and distances from their median."""
+
+    def of(one: jax.Array, other: jax.Array) -> jax.Array:
+        within = 0.5 * (one.var(axis=0) + other.var(axis=0)) + 1e-30
+        return jnp.sqrt(1 + 0.5 * (one.mean(axis=0) - other.mean(axis=0)) ** 2 / within).max()
+
+    middle = jnp.median(jnp.concatenate([one, other]), axis=0)
+    return jnp.maximum(of(one, other), of(jnp.abs(one - middle), jnp.abs(other - middle)))

@@ -9,16 +9,19 @@ Exactness depends on the copies staying alike, and rounding sets them apart: age
 same sums and still round differently. Therefore
 
 - sums go over a tree, which gives every agent the same bits;
-- every iteration ends with the root's state on all agents, so that differences never build up;
+- every iteration ends with the root's state on all agents, so that differences never build up. Where it is known which
+  of an iteration's sums is the last, the state comes with that;
 - the agents' decisions and a digest of their positions are compared. Where they differ, some agent's trajectory took
   another turn, its sums were of densities at different points, and all redo the iteration from its agreed start with a
   fresh key. That is counted: `redone`. Agents that never agree stay where they were, `out_of_step`, and a run stops.
 
-They are compared at the end of an iteration, which is enough where no agent waits for another inside of one. Where they
-do, in processes of their own, every sum says for which step it is and where it was evaluated (`total(x, at=w)`): agents
-that have gone different ways could wait for each other for ever, and must be found out at their next message. Hosts
-that share a mesh wait for each other in its own sums, which carry no such label: their processors must be of one kind,
-and that is checked before they start.
+They are compared at the end of an iteration, where no agent waits for another inside of one. Where they do, in
+processes of their own, every sum says for which step it is and where it was evaluated (`total(x, at=w)`): agents that
+have gone different ways could wait for each other for ever, and must be found out at their next message. Nor do they
+wait for the digests of an iteration: these go along with the next sum, or with the words before the next chunk of
+draws, and nothing is kept of a chunk before its digests have been compared. All then go back to what all have saved,
+and on with other random numbers. Hosts that share a mesh wait for each other in its own sums, which carry no such
+label: their processors must be of one kind, and that is checked before they start.
 """
 
 from __future__ import annotations
@@ -55,6 +58,14 @@ class ReplicatedState(NamedTuple):
         return self.inner.position
 
 
+def _all_of_it(tree: Any) -> Any:
+    return tree
+
+
+def _in_its_place(tree: Any, shared: Any) -> Any:
+    return shared
+
+
 class Algorithm(NamedTuple):
     """A kernel for one machine, as in BlackJAX, whose step also takes what a warm-up tunes as an argument."""
 
@@ -62,6 +73,9 @@ class Algorithm(NamedTuple):
     step: Callable[[Key, Any, Any], tuple[Any, Any]]  # (key, state, Adaptation)
     evaluations: Callable[[Any], jax.Array]  # how often the step of an info evaluated the log density, by stages
     logdensity: Callable[[Any], Scalar] | None = None  # log π where a state is, which a run then keeps with the draw
+    sums: int | None = None  # that a step makes, where that is known beforehand
+    shared: Callable[[Any], Any] = _all_of_it  # what all agents have alike of a state, a vector or an Adaptation
+    with_shared: Callable[[Any, Any], Any] = _in_its_place  # such a tree with that in its place
 
 
 def network_logdensity(local: LogDensity, neighbors: Neighbors) -> LogDensity:
@@ -115,7 +129,8 @@ def move_replicated(
     Args:
       is_idle: where it is true nothing is computed or sent, and the state stays; None: it never is.
     """
-    evaluation, alignment, warming = (neighbors.repeated() for _ in range(3))
+    evaluation = neighbors.repeated(algorithm.sums)
+    alignment, warming = neighbors.repeated(), neighbors.repeated()
 
     def attempt(carry: Attempt) -> Attempt:
         with evaluation:
@@ -123,9 +138,11 @@ def move_replicated(
         evaluated = carry.evaluated + algorithm.evaluations(info)
         kept = _scalars(info)
         with alignment:
-            moved = inner.position - state.position
-            (inner, kept), apart = neighbors.follow_root((inner, kept), _digest(moved, kept))
-        return Attempt(carry.number + 1, evaluated, inner, kept, _is_in_step(apart, inner.position, state.position))
+            mine, before = algorithm.shared(inner), algorithm.shared(state.position)
+            digest = _digest(algorithm.shared(inner.position), before, kept)
+            (followed, kept), is_in_step = neighbors.follow_root((mine, kept), digest, evaluation)
+            inner = algorithm.with_shared(inner, followed)
+        return Attempt(carry.number + 1, evaluated, inner, kept, is_in_step)
 
     with evaluation:
         shape = jax.eval_shape(lambda k, s: _outcome(algorithm, *algorithm.step(k, s.inner, s.adaptation)), key, state)
@@ -146,7 +163,7 @@ def move_replicated(
         def warm_up(old: Adaptation) -> Adaptation:
             new = adaptation.update(old, state.iteration, agreed.position, done.info["acceptance_rate"])
             with warming:
-                return neighbors.follow_root(new, ())[0]
+                return algorithm.with_shared(new, neighbors.follow_root(algorithm.shared(new))[0])
 
         is_warming_up = adaptation.is_warming_up(state.iteration)
         if is_idle is not None:
@@ -187,17 +204,19 @@ def _info_type(names: tuple[str, ...]) -> Any:
     return namedtuple("ReplicatedInfo", names)
 
 
-def _digest(moved: Vector, info: dict[str, jax.Array]) -> tuple[Scalar, dict[str, jax.Array]]:
-    """Return a few numbers that differ between agents whose iterations took different turns."""
-    # The way that ω has `moved`, projected on a fixed direction without symmetries, and the decisions.
-    decisions = {name: info[name].astype(jnp.int32) for name in DECISIONS if name in info}
-    return projection(moved), {**decisions, "is_finite": jnp.isfinite(moved).all().astype(jnp.int32)}
+def _digest(position: Vector, before: Vector, info: dict[str, jax.Array]) -> jax.Array:
+    """Return a few numbers that differ between agents whose iterations took different turns, as `follow_root` wants.
 
-
-def _is_in_step(apart: tuple[Scalar, dict[str, jax.Array]], position: Vector, before: Vector) -> Flag:
-    """Tell whether agents agree: equal decisions, and moves within √eps of their size plus 16 eps of the position's."""
-    distance, decisions = apart
-    rounding = float(np.finfo(position.dtype).eps)
-    allowed = np.sqrt(rounding) * jnp.abs(position - before).sum() + 16 * rounding * jnp.abs(position).sum()
-    is_close = ~(distance > allowed)  # true of NaN: where all agents have that, they are in step
-    return jnp.stack([is_close, *(value == 0 for value in decisions.values())]).all()
+    They are the way that ω has moved, projected on a fixed direction without symmetries, and the decisions. Ways may
+    differ by √eps of their size plus 16 eps of the position's; of those that are not numbers nothing is said. Decisions
+    must be equal.
+    """
+    moved, rounding = position - before, float(np.finfo(position.dtype).eps)
+    allowed = np.sqrt(rounding) * jnp.abs(moved).sum() + 16 * rounding * jnp.abs(position).sum()
+    decisions = [*(info[name] for name in DECISIONS if name in info), jnp.isfinite(moved).all()]
+    return jnp.stack(
+        [
+            jnp.stack([projection(moved), allowed]),
+            *(jnp.stack([each.astype(moved.dtype), jnp.zeros((), moved.dtype)]) for each in decisions),
+        ]
+    )

@@ -31,23 +31,25 @@ from .base import Kernel
 from .fitting import (
     SECOND_MODE_LIMIT,
     Fit,
+    FitQuestions,
     FitSettings,
     Known,
-    Questions,
     fit_surrogate,
     is_quadratic,
+    number_of_trials,
     questions,
     shared,
 )
+from .low_rank import REFINEMENTS, Counts, LowRankNormal, fit_low_rank
 from .metropolis import select
 from .proposals import Normal
 
 T = TypeVar("T")
 
 FIT_SEED = 0x5D6F  # the fit has random numbers of its own: it only chooses
-MANY = 100  # parameters
-FEWEST_TRIALS, FEWEST_OF_MANY = 2000, 1000  # proposals by which a surrogate is judged; of more than 100 parameters
+MOST_DENSE = 2000  # parameters of which whole Hessians are sent
 FEWEST_STARTS = 50  # places, in effect, among which chains find their starts
+GAIN = 0.3  # of dual averaging, where its first step is nearly right
 LARGEST_STEP = 1.5  # in the surrogate's sd: leapfrog steps of 2 diverge
 
 
@@ -65,7 +67,7 @@ class FirstFit:
     ) -> None:
         self.logdensity, self.neighbors, self.like, self.settings = logdensity, neighbors, like, settings
         self.has_normal_prior = has_normal_prior(logdensity.posterior, logdensity.layout, like.dtype)
-        self.num_trials = max(FEWEST_TRIALS if len(like) <= MANY else FEWEST_OF_MANY, fewest_trials)
+        self.num_trials = number_of_trials(len(like), fewest_trials)
 
     def known(self, loops: Loops | None = None) -> Known:
         """Return what everybody knows, and questions to the network; those of a fit are counted by `loops`."""
@@ -100,12 +102,12 @@ class Loops(NamedTuple):
     """Counts of what a fit asks: in its climb, in its trial passes, and at its end."""
 
     telling: Repeated
-    deciding: Repeated
     deriving: Repeated
     examining: Repeated
+    deciding: Repeated
     sharing: Repeated
 
-    def counting(self, ask: Questions) -> Questions:
+    def counting(self, ask: FitQuestions) -> FitQuestions:
         """Return questions of a fit, each counted."""
 
         def within(loop: Repeated, question: Callable[..., Any]) -> Callable[..., Any]:
@@ -115,14 +117,18 @@ class Loops(NamedTuple):
 
             return asked
 
-        asked = (ask.tell, ask.decide, ask.derive, ask.examine)
-        tell, decide, derive, examine = (within(*each) for each in zip(self[:4], asked, strict=True))
-        return Questions(tell, decide, derive, ask.score, examine)
+        return FitQuestions(
+            within(self.telling, ask.tell),
+            within(self.deciding, ask.decide),
+            within(self.deriving, ask.derive),
+            ask.score,
+            within(self.examining, ask.examine),
+        )
 
     def times(self, fits: Count, climbs: Count, passes: Count) -> None:
         """Say how many fits there were, one or none, and how many sums in each part."""
         after = (fits, climbs, passes)
-        counts = (climbs + fits, passes, climbs, passes, fits)  # a climb's last points are told and not looked at
+        counts = (climbs + fits, climbs, passes, passes, fits)  # a climb's last points are told and not looked at
         for loop, count in zip(self, counts, strict=True):
             loop.times(count, after, is_common=True)
 
@@ -138,6 +144,65 @@ def has_normal_prior(posterior: Any, layout: Any, dtype: Any) -> bool:
     return posterior.coordinates is None and is_quadratic(log_prior, layout.dimension, dtype)
 
 
+class Fitted(NamedTuple):
+    """What a start needs of a fit, whichever it was.
+
+    Attributes:
+      law: the normal law with the surrogate's moments.
+      proposals, log_weights: those by which it is judged.
+      second_mode: mass of another mode that some start found, over that of the one the surrogate is made at.
+      sums: that it took.
+    """
+
+    law: Any
+    proposals: jax.Array
+    log_weights: jax.Array
+    second_mode: Scalar
+    sums: Count
+
+
+class FirstStart:
+    """A fit in a sampler's first iteration, for a start: of a whole Hessian, or of one that is diagonal plus low rank.
+
+    Args:
+      logdensity: ℓ_i, this agent's part of the log density.
+      like: a vector of the model's dimension and dtype.
+    """
+
+    def __init__(self, logdensity: Any, neighbors: Neighbors, like: Vector, settings: FitSettings) -> None:
+        self.logdensity, self.neighbors, self.like, self.settings = logdensity, neighbors, like, settings
+
+    def in_first(self, iteration: Count, keep: Callable[[Fitted], T], old: T) -> T:
+        """Fit in the first iteration, and return what `keep` makes of the fit; in all others return `old`."""
+        if is_dense(self.like):
+            first_fit = FirstFit(self.logdensity, self.neighbors, self.like, self.settings)
+            return first_fit.in_first(iteration, lambda fit: keep(_fitted(fit)), old)
+        counts = Counts(*(self.neighbors.repeated() for _ in Counts._fields))
+        density, origin = self.logdensity, self.settings.origin
+        start = self.like if origin is None else jnp.asarray(origin, self.like.dtype)
+
+        def fit() -> tuple[T, Count]:
+            key = jax.random.key(FIT_SEED)
+            found = fit_low_rank(density.log_prior, density.log_likelihood, self.neighbors, counts, start, key)
+            law, proposals, log_weights, climbs = found
+            no_mode, sums = jnp.zeros((), start.dtype), climbs + REFINEMENTS + 1
+            return keep(Fitted(law, proposals, log_weights, no_mode, sums)), climbs
+
+        is_first = iteration == 0
+        kept, climbs = lax.cond(is_first, fit, lambda: (old, jnp.int32(0)))
+        counts.times(is_first.astype(jnp.int32), climbs)
+        return kept
+
+
+def is_dense(like: Vector) -> bool:
+    """Tell whether a start is found by whole Hessians."""
+    return len(like) <= MOST_DENSE
+
+
+def _fitted(fit: Fit) -> Fitted:
+    return Fitted(law_of(fit), *fit.trial, fit.second_mode, sum(fit.sums, jnp.int32(0)))
+
+
 class Start(NamedTuple):
     """What a chain takes from a surrogate, and what is known of it: the same for all chains and agents.
 
@@ -149,7 +214,7 @@ class Start(NamedTuple):
       sums: of the fit.
     """
 
-    law: Normal
+    law: Normal | LowRankNormal
     is_used: Flag
     second_mode: Scalar
     spread: Scalar
@@ -158,19 +223,17 @@ class Start(NamedTuple):
     @classmethod
     def without(cls, like: Vector) -> Start:
         """Return that of a chain that takes nothing from a surrogate."""
-        law = Normal(jnp.zeros_like(like), jnp.eye(len(like), dtype=like.dtype))
+        law = (Normal if is_dense(like) else LowRankNormal).standard(like)
         zero = jnp.zeros((), like.dtype)
         return cls(law, jnp.array(False), zero, zero, jnp.int32(0))
 
     @classmethod
-    def of(cls, fit: Fit, like: Vector) -> Start:
+    def of(cls, fitted: Fitted, like: Vector) -> Start:
         """Return that from a fit, if it is good enough."""
-        none, law = cls.without(like), law_of(fit)
-        spread = spread_of(fit.trial[1])
-        is_used = (spread <= spread_limit(len(like))) & (fit.second_mode <= SECOND_MODE_LIMIT)
-        is_used &= jnp.isfinite(law.mean).all() & jnp.isfinite(law.root).all()
-        found = cls(law, is_used, fit.second_mode, spread, sum(fit.sums, jnp.int32(0)))
-        return found._replace(law=select(is_used, law, none.law))
+        none, law, spread = cls.without(like), fitted.law, spread_of(fitted.log_weights)
+        is_used = (spread <= start_spread_limit(len(like))) & (fitted.second_mode <= SECOND_MODE_LIMIT)
+        is_used &= jnp.stack([jnp.isfinite(leaf).all() for leaf in law]).all()
+        return cls(select(is_used, law, none.law), is_used, fitted.second_mode, spread, fitted.sums)
 
     @property
     def said(self) -> dict[str, jax.Array]:
@@ -205,12 +268,12 @@ def spread_of(log_weights: jax.Array) -> Scalar:
     return jnp.where(jnp.isfinite(high - low), 0.5 * (high - low), jnp.inf)
 
 
-def spread_limit(dimension: int) -> float:
+def start_spread_limit(dimension: int) -> float:
     """Return the largest spread of log weights with which a surrogate gives a start.
 
-    A normal law whose precision is off by a factor of about two in every direction has √(d/2).
+    A normal law whose precision is four times too small in every direction has 2√d.
     """
-    return float(3 + np.sqrt(dimension / 2))
+    return float(3 + 2 * np.sqrt(dimension))
 
 
 def tempered(log_weights: jax.Array) -> jax.Array:
@@ -268,7 +331,7 @@ class Moves(NamedTuple):
 
 def started_kernel(
     sampler: TunedSampler,
-    first_fit: FirstFit,
+    first_start: FirstStart,
     tuning: WindowAdaptation,
     noise: Callable[[Key], Any],
     moves_of: Callable[[Start, WindowAdaptation], Moves],
@@ -283,7 +346,7 @@ def started_kernel(
       moves_of: what the sampler does, given a start and a warm-up.
       info_of: makes its info of figures by name.
     """
-    like, neighbors = first_fit.like, first_fit.neighbors
+    like, neighbors = first_start.like, first_start.neighbors
     length, short = jnp.asarray(tuning.schedule.length, jnp.int32), sampler.short_warmup
     step_size = first_step(len(like), sampler.target_acceptance, sampler.has_one_step)
 
@@ -298,11 +361,10 @@ def started_kernel(
         """Take start, coordinates and step size from the surrogate, in the first iteration."""
         sharing, starting = neighbors.repeated(), neighbors.repeated()
 
-        def begin(fit: Fit) -> tuple[Start, Any]:
+        def begin(fitted: Fitted) -> tuple[Start, Any]:
             with sharing:  # all agents must move in the same coordinates, to the last bit
-                start, _ = neighbors.follow_root(Start.of(fit, like), ())
-            proposals, log_weights = fit.trial
-            chosen = proposals[jax.random.categorical(key, tempered(log_weights))]
+                start, _ = neighbors.follow_root(Start.of(fitted, like), ())
+            chosen = fitted.proposals[jax.random.categorical(key, tempered(fitted.log_weights))]
             position = jnp.where(start.is_used & (length > 0), chosen, state.position)
             with starting:
                 z, _ = neighbors.follow_root(start.law.standardise(position), ())
@@ -310,7 +372,7 @@ def started_kernel(
             found: Adaptation = select(start.is_used, tuning.beginning_at(step_size), tuning.init())
             return start, inner._replace(adaptation=found)
 
-        start, inner = first_fit.in_first(state.iteration, begin, (state.start, state.inner))
+        start, inner = first_start.in_first(state.iteration, begin, (state.start, state.inner))
         is_first = (state.iteration == 0).astype(jnp.int32)
         sharing.times(is_first, start, is_common=True)
         starting.times(is_first, inner)
@@ -323,7 +385,9 @@ def started_kernel(
         schedule = select(start.is_used, Schedule(jnp.minimum(short, length)), tuning.schedule)
         is_idle = start.is_used & (iteration >= short) & (iteration < length)
         inner = state.inner._replace(iteration=iteration)
-        inner, info = moves_of(start, tuning._replace(schedule=schedule)).move(drawn, inner, is_idle)
+        # A step that is nearly right is lost to the noise of a few iterations, if all of that is heard.
+        now = tuning._replace(schedule=schedule, gain=jnp.where(start.is_used, GAIN, 1.0))
+        inner, info = moves_of(start, now).move(drawn, inner, is_idle)
         position = start.law.place(inner.position)
         return StartedState(position, inner, start, iteration + 1), info_of({**info, **start.said})
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from .._checks import check, check_one_of, real_number, whole_number
+from .._refused import Refused
 from .._types import Count, Flag, Key, LogDensity, Number, Scalar, Vector
 from ..neighbors import Neighbors
 from ..network import Network
 from .adaptation import Adaptation, Schedule, WindowAdaptation
 from .base import Kernel, Sampler
-from .fitting import Fit, FitSettings, Known, draw_proposals, log_surrogate, no_fit
+from .fitting import Fit, FitSettings, Known, draw_proposals, log_surrogate, no_fit, number_of_starts
 from .proposals import mixed_density
 from .replicated import Algorithm, ReplicatedState, move_replicated, network_logdensity
 from .settings import register_settings, static
@@ -70,8 +73,14 @@ class SurrogateInfo(NamedTuple):
     surrogate_pareto_k: Scalar
     surrogate_acceptance: Scalar
     surrogate_largest_share: Scalar
-    surrogate_forgotten: Scalar
+    surrogate_good: Flag
+    surrogate_starts: Count
+    surrogate_has_mode: Flag
     surrogate_second_mode: Scalar
+    surrogate_local: Flag  # whether proposals come from local chains
+    surrogate_correlation: Scalar  # of where these end with where they began
+    surrogate_local_r_hat: Scalar
+    surrogate_divergences: Scalar  # of theirs
     surrogate_sums: Count
 
 
@@ -135,6 +144,14 @@ class Surrogate(Sampler):
     def starting_at(self, position: Vector) -> Surrogate:
         return replace(self, fit_settings=self.fit_settings._replace(origin=position))
 
+    def objection(self, figures: Mapping[str, np.ndarray]) -> Refused | None:
+        if np.maximum(figures["surrogate_has_mode"], figures["surrogate_good"]).all():
+            return None
+        starts = int(figures["surrogate_starts"].flat[0])
+        reason = f"no mode was reached from {starts} starts: the posterior rises for ever, or is not finite there"
+        fix = "Look at the prior and at the columns' scales, give another start by init=, or take cs.nuts()."
+        return Refused(self.name, reason, fix)
+
     def build(self, logdensity: LogDensity, neighbors: Neighbors, like: Vector) -> Kernel:
         return _Build(self, logdensity, neighbors, like).kernel()
 
@@ -190,8 +207,14 @@ class _Build:
             surrogate_pareto_k=fit.report.pareto_k,
             surrogate_acceptance=fit.report.acceptance,
             surrogate_largest_share=fit.report.largest_share,
-            surrogate_forgotten=fit.forgotten,
+            surrogate_good=fit.is_good,
+            surrogate_starts=jnp.int32(number_of_starts(len(state.position))),
+            surrogate_has_mode=fit.has_mode,
             surrogate_second_mode=fit.second_mode,
+            surrogate_local=jnp.array(len(fit.crowd.positions) > 0),
+            surrogate_correlation=fit.local.correlation,
+            surrogate_local_r_hat=fit.local.r_hat,
+            surrogate_divergences=fit.local.divergences,
             surrogate_sums=sum(fit.sums, jnp.int32(0)),
         )
         return state._replace(iteration=state.iteration + 1), info
@@ -217,7 +240,7 @@ class _Build:
         number, scoring = self.sampler.num_proposals, self.neighbors.repeated()
         is_due = is_used & (drawn >= 0) & (drawn % number == 0)
 
-        def score() -> tuple[ScoredProposals, Scalar]:
+        def score() -> tuple[Vector, ScoredProposals, Scalar]:
             known = self.first_fit.known()
             for_draws, for_uniforms = jax.random.split(key)
             fit = state.fit
@@ -231,16 +254,18 @@ class _Build:
             log_weights = jnp.where(jnp.isfinite(log_weights), log_weights, -jnp.inf)
             said = report_on(log_weights[1:])
             block = ScoredProposals(points[1:], log_weights[1:], log_uniforms, said.pareto_k, said.largest_share)
-            return block, log_weights[0]
+            return points[0], block, log_weights[0]
 
-        block, log_weight = lax.cond(is_due, score, lambda: (state.block, state.log_weight))
+        # The root's position is everybody's: where a chain starts is each agent's own computation.
+        as_it_was = state.position, state.block, state.log_weight
+        before, block, log_weight = lax.cond(is_due, score, lambda: as_it_was)
         scoring.times(is_due.astype(jnp.int32), log_weight)
         turn = jnp.maximum(drawn, 0) % number
         proposal, proposed, log_uniform = (leaf[turn] for leaf in block[:3])
         is_moving = is_used & (drawn >= 0)
         log_ratio = proposed - log_weight
-        is_accepted = is_moving & ~(log_ratio < log_uniform)
-        position = jnp.where(is_accepted, proposal, state.position)
+        is_accepted = is_moving & ~(log_ratio < log_uniform) & (proposed > -jnp.inf)
+        position = jnp.where(is_accepted, proposal, before)
         log_weight = jnp.where(is_accepted, proposed, log_weight)
         said = {
             "acceptance_rate": jnp.where(is_moving, jnp.exp(jnp.minimum(0.0, log_ratio)), 0.0).astype(self.like.dtype),

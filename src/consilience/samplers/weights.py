@@ -7,7 +7,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from .._types import Scalar
 
@@ -92,8 +91,8 @@ def are_flat(log_weights: jax.Array | np.ndarray) -> jax.Array:
     Of the others some may be far below, as those of proposals by a wide defensive component are.
     """
     finite = jnp.where(jnp.isfinite(log_weights), log_weights, jnp.nan)
-    ordered = jnp.sort(log_weights)
-    return (jnp.nanstd(finite) < FLAT) | (ordered[-1] - ordered[-_tail_length(log_weights.size) - 1] < SHORT)
+    ascending = jnp.sort(log_weights)
+    return (jnp.nanstd(finite) < FLAT) | (ascending[-1] - ascending[-_tail_length(log_weights.size) - 1] < SHORT)
 
 
 def _tail_length(number: int) -> int:
@@ -103,17 +102,3 @@ def _tail_length(number: int) -> int:
 def choose(key: jax.Array, log_weights: jax.Array) -> jax.Array:
     """Draw the number of a proposal with a probability that is proportional to its weight."""
     return jax.random.categorical(key, jnp.where(jnp.isfinite(log_weights), log_weights, -jnp.inf))
-
-
-def take_turns(
-    position: jax.Array, log_weight: Scalar, proposals: jax.Array, log_weights: jax.Array, log_uniforms: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Run independence Metropolis through proposals in their order; return position and log weight at the end."""
-
-    def turn(carry: tuple, given: tuple) -> tuple:
-        (position, log_weight), (proposal, proposed, log_uniform) = carry, given
-        is_accepted = proposed - log_weight >= log_uniform
-        return (jnp.where(is_accepted, proposal, position), jnp.where(is_accepted, proposed, log_weight)), None
-
-    (position, log_weight), _ = lax.scan(turn, (position, log_weight), (proposals, log_weights, log_uniforms))
-    return position, log_weight

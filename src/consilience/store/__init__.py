@@ -11,6 +11,7 @@ from .identity import (
     describe,
     describe_data,
     describe_network,
+    describe_own,
     describe_sampler,
     differences,
     flat,
@@ -18,6 +19,7 @@ from .identity import (
 )
 from .reading import (
     DRAWS,
+    OWN,
     POSTERIOR,
     RUN,
     SCORES,
@@ -25,6 +27,7 @@ from .reading import (
     DiskStats,
     check_format,
     disk_draws,
+    own_group,
     read_checkpoint,
     read_network,
     read_run,

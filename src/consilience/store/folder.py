@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -18,13 +19,13 @@ import numpy as np
 from .._extras import check_installed, require
 from .._refused import Refused
 from ..engine import Chunk, Hosts
-from ..model import Layout
+from ..model import KeptOwn, Layout
 from ..network import Network
 from .arrays import PATIENCE, POLL, DrawsFolder, Part
 from .checkpoints import CHECKPOINTS, Checkpoints, Progress, State
 from .files import locked, npz, refusal, remove_partial, shown, write_whole
 from .identity import FREE, Table, differences
-from .reading import DRAWS, NETWORK, POSTERIOR, RUN, STATS, disk_draws, read_checkpoint, read_run
+from .reading import DRAWS, NETWORK, POSTERIOR, RUN, STATS, disk_draws, own_group, read_checkpoint, read_run
 
 LONGEST_NAME = 200  # bytes
 SAMPLING_SHARE = 9  # seconds of sampling, at least, for each second that saving the state takes
@@ -45,6 +46,7 @@ class RunFolder:
       part: what this process writes of it.
       hosts: those that share the folder; `Hosts()` is this process alone.
       group: name of the group in draws.zarr that the draws go to.
+      own: what is kept of variables that stay with their owner; None: there are none.
 
     Attributes:
       progress: how far the run had come when it was saved last.
@@ -62,6 +64,7 @@ class RunFolder:
         hosts: Hosts,
         group: str = POSTERIOR,
         resume: bool = False,
+        own: KeptOwn | None = None,
     ) -> None:
         for module in ("zarr", "tomli_w"):
             check_installed(module, "store")
@@ -69,7 +72,7 @@ class RunFolder:
         self.progress = Progress()
         self.snapshot: State | None = None
         self.is_saving = False
-        self._part, self._hosts = part, hosts
+        self._part, self._hosts, self._own = part, hosts, own
         self._thin, self._planned = identity["run"]["thin"], identity["run"]["num_samples"]
         self._checkpoints = Checkpoints(folder, part.size)
         self._draws = DrawsFolder(folder, part, hosts, self._planned)
@@ -140,6 +143,9 @@ class RunFolder:
             self._write(self.group, chunk.positions, self.kept, first, chunk.first)
             for name, values in chunk.stats.items():
                 self._draws.put(f"{STATS}/{name}", values, first, chunk.first)
+            if self._own is not None and chunk.own is not None:
+                for agent, layout, values in self._own.parts(chunk.own):
+                    self._write(own_group(agent), values, layout, first)
 
     def own_draws(self) -> np.ndarray:
         """Read all draws that have been appended into memory."""
@@ -170,7 +176,7 @@ class RunFolder:
             raise
 
     def _begin(self, network: Network, resume: bool) -> None:
-        _check_folder(self.folder, self.kept)
+        _check_folder(self.folder, [*self.kept.names, *([] if self._own is None else self._own.variables.one.names)])
         self._lock = locked(self.folder)
         try:
             if (self.folder / RUN).exists():
@@ -251,14 +257,14 @@ class RunFolder:
         write_whole(self.folder / RUN, require("tomli_w", "store").dumps(self.identity).encode())
 
 
-def _check_folder(folder: Path, kept: Layout) -> None:
+def _check_folder(folder: Path, names: Sequence[str]) -> None:
     """Refuse a folder with files of somebody else's, and parameters whose names cannot be those of folders."""
     if folder.is_dir() and not (folder / RUN).exists():
         others = [path for path in folder.iterdir() if not path.name.startswith(".") and not _is_of_a_start(path)]
         if others:
             place = str(shown(folder) / "run")
             raise refusal(folder, "it holds other files", f"Name a new folder: out={place!r}.")
-    for name in kept.names:
+    for name in names:
         if name.startswith((".", "__")) or name == "zarr.json" or "\0" in name or len(name.encode()) > LONGEST_NAME:
             raise Refused(
                 f"the parameter {name[:40]!r}", "it cannot be a folder's name", "Rename it, or leave out out=."

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from .._types import Batch
-from ..model import Layout
+from ..model import KeptOwn, Layout
 from ..network import Network
 from ..samplers import Sampler
 
@@ -29,7 +29,11 @@ FORMAT = 2  # of the folder; docs/keep.md says when it changes
 FREE = (
     *("format", "created", "status", "run.num_samples", "dims.", "labels."),
     *("versions.python", "versions.numpy", "versions.consilience"),
-    *("model.prior", "model.likelihood"),  # model.code has them, too, and folders of earlier versions have that alone
+    *(
+        "model.prior",
+        "model.likelihood",
+        "model.own_prior",
+    ),  # model.code has them, too, and folders of earlier versions have that alone
 )
 # Settings of jax that change draws.
 FLAGS = ("jax_enable_x64", "jax_threefry_partitionable", "jax_default_matmul_precision", "jax_default_prng_impl")
@@ -38,9 +42,11 @@ CONSEQUENCES = {
     "network.fingerprint": "the network's edges or weights: not as they were",
     "sampler.fingerprint": "the sampler's settings: not as they were",
     "model.start": "where the chains start: not as it was",
+    "own.start": "where own variables start: not as it was",
     "sampler.bias": "what the sampler says of its bias",
     "model.prior": "the prior: it computes something else now",
     "model.likelihood": "the likelihood: it computes something else now",
+    "model.own_prior": "the prior of own variables: it computes something else now",
     "model.code": "code of the model, the sampler, keep=, moments= or watch=: it computes something else now",
 }
 
@@ -100,6 +106,17 @@ def describe(
         "versions": surroundings(),
         "dims": {name: list(axes) for name, axes in dims.items()},
         **({"labels": labels} if labels else {}),
+    }
+
+
+def describe_own(own: KeptOwn, init: Any) -> Table:
+    """Return the record of variables that stay with their owner; `init` is where those of a group start."""
+    column = own.variables.column
+    return {
+        "variables": _shapes(own.variables.one),
+        "groups": list(own.counts),
+        **({} if column is None else {"column": column}),
+        "start": digest(own.variables.one.ravel_on_host(init)),
     }
 
 

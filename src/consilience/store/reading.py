@@ -2,6 +2,7 @@
 
     run.toml         what the run is: format, settings, seed, versions, fingerprints of data and code, status
     draws.zarr/      posterior/ and sample_stats/, one array (draw, chain, agent, ...) each, compressed; xarray opens it
+                     own/<place of an agent>/: its own variables, where the model has some, (draw, chain, 1, group, ...)
     checkpoints/     how far it had come at its last iterations, and the states to go on from
     network.npz      edges and weights
     scores.json      predictive scores, where there are any
@@ -31,7 +32,7 @@ from .identity import FORMAT, Table
 nx: Any = LazyModule("networkx")
 
 RUN, DRAWS, NETWORK, SCORES = "run.toml", "draws.zarr", "network.npz", "scores.json"
-POSTERIOR, STATS, SUBPOSTERIORS = "posterior", "sample_stats", "subposteriors"
+POSTERIOR, STATS, SUBPOSTERIORS, OWN = "posterior", "sample_stats", "subposteriors", "own"
 TABLES = ("run", "sampler", "network")  # of run.toml, at least
 ANYHOW = f"{DRAWS} in it can be opened with xarray all the same."
 
@@ -53,6 +54,11 @@ class DiskStats(Mapping[str, np.ndarray]):
 
     def __len__(self) -> int:
         return len(self._arrays)
+
+
+def own_group(place: int) -> str:
+    """Return the name of the group with an agent's own variables, by its place among the agents of the folder."""
+    return f"{OWN}/{place}"
 
 
 def disk_draws(

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from ..engine import Chunk
-from ..model import Layout
+from ..model import KeptOwn, Layout
 from .checkpoints import Progress, State
 
 
@@ -57,8 +57,9 @@ class Memory:
     is_saving = False
     checkpoints = ()
 
-    def __init__(self, planned: int) -> None:
-        self.planned = planned
+    def __init__(self, planned: int, own: KeptOwn | None = None) -> None:
+        self.planned, self._own = planned, own
+        self.own: dict[int, np.ndarray] = {}  # by the agents' numbers: what is kept of their own variables
         self.progress = Progress()
         self.snapshot: State | None = None
         self.kept: np.ndarray | None = None
@@ -70,6 +71,11 @@ class Memory:
         self.kept[first : first + len(chunk.positions)] = chunk.positions
         for name, values in chunk.stats.items():
             self._stats[name].append(values)
+        if self._own is not None and chunk.own is not None:
+            for agent, _, values in self._own.parts(chunk.own):
+                if agent not in self.own:
+                    self.own[agent] = np.empty((self.planned, *values.shape[1:]), values.dtype)
+                self.own[agent][first : first + len(values)] = values
 
     def save(self, progress: Progress, state: State | None) -> bool:
         self.progress = progress

@@ -33,8 +33,8 @@ from .wires import Wires
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "logistic.toml"
 EFFECTIVE = 1000
-PART = 100.0  # seconds of nuts
-LONGEST = 300.0
+PART = 60.0  # seconds of nuts
+LONGEST = 600.0
 SAMPLERS: dict[str, dict[str, float]] = {"surrogate": {}, "nuts": {"target_acceptance": 0.9}}
 MODEL = """
 import numpy as np

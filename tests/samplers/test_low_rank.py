@@ -10,7 +10,7 @@ from consilience.model import Layout, stack_shards
 from consilience.neighbors import Alone
 from consilience.runs import simulation as lanes
 from consilience.samplers import low_rank, starting
-from consilience.samplers.low_rank import RANK, REFINEMENTS, Counts, LowRankNormal, fit_low_rank
+from consilience.samplers.low_rank import RANK, REFINEMENTS, FitCounts, LowRankNormal, fit_low_rank
 
 from ..statistical import assert_right
 from ..targets import linear_regression
@@ -56,7 +56,7 @@ def spiked(dimension, rank):
 
 def test_what_is_diagonal_plus_low_rank_is_found():
     log_likelihood, mean, covariance = spiked(300, 10)
-    counts = Counts(*(Alone().repeated() for _ in Counts._fields))
+    counts = FitCounts(*(Alone().repeated() for _ in FitCounts._fields))
 
     def fit(key):
         prior, start = (lambda q: -0.5 * jnp.vdot(q, q)), jnp.zeros(300)

@@ -792,3 +792,12 @@ def test_goes_on_where_it_stopped_to_the_same_bits(tmp_path):
 def test_refuses_settings_that_are_none(wrong, text):
     with pytest.raises(ValueError, match=text):
         cs.surrogate(**wrong)
+
+
+def test_of_a_handful_of_draws_no_tail_is_known_and_the_certificate_says_so(easy):
+    stats = {name: values[:5] for name, values in easy.raw_stats.items()}
+    stats["log_weight"] = np.linspace(-3.0, 0.0, 10, dtype=np.float32).reshape(5, 2, 1)
+    few = replace(easy, kept=easy.kept[:5], raw_stats=stats)
+    found = few.summary().certificate
+    assert not found.holds
+    assert "inf, upper tail of" in str([check.found for check in found.checks])

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 LEAST_ESS = 400
 MOST_SERIES = 60  # parameters, evenly spaced, whose draws are looked at
+FEWEST_FOR_TAIL = 25  # weights, of which a fifth are the tail that k̂ is fitted to
 OTHER_MODES = "other modes"
 
 
@@ -175,8 +176,12 @@ def _final(run: Run) -> list[Check]:
     if not len(possible):
         return _of_weights(np.inf, 1.0, len(log_weights))
     weights = np.exp(log_weights - log_weights.max())
-    # psislw takes negated log weights: it would look at the lower tail of these.
-    k = 0.0 if are_flat(possible) else float(np.ravel(array_stats().psislw(-log_weights[None], axis=-1)[1])[0])
+    if are_flat(possible):
+        k = 0.0
+    elif len(weights) < FEWEST_FOR_TAIL:
+        k = np.inf
+    else:  # psislw takes negated log weights: it would look at the lower tail of these
+        k = float(np.ravel(array_stats().psislw(-log_weights[None], axis=-1)[1])[0])
     return _of_weights(k, float(weights.max() / weights.sum()), len(weights))
 
 

@@ -65,7 +65,7 @@ class LowRankNormal(NamedTuple):
         return self.scale * (scaled + self.directions @ ((self.lengths**2 - 1) * (self.directions.T @ scaled)))
 
 
-class Slopes(NamedTuple):
+class Products(NamedTuple):
     """Value and gradient of the log-likelihood at a point, and its Hessian times some vectors."""
 
     value: Scalar
@@ -73,8 +73,10 @@ class Slopes(NamedTuple):
     products: jax.Array  # (dimension, rank)
 
 
-def slopes(log_likelihood: LogDensity, neighbors: Neighbors, at: Vector, vectors: jax.Array) -> tuple[Any, Slopes]:
-    """Ask the network for slopes at a point, by one exact sum; return the root's point and vectors with them."""
+def products_of(
+    log_likelihood: LogDensity, neighbors: Neighbors, at: Vector, vectors: jax.Array
+) -> tuple[Any, Products]:
+    """Ask the network for derivatives at a point, by one exact sum; return the root's point and vectors with them."""
     (at, vectors), _ = neighbors.follow_root((at, vectors))
 
     def product(vector: Vector) -> Vector:
@@ -82,7 +84,7 @@ def slopes(log_likelihood: LogDensity, neighbors: Neighbors, at: Vector, vectors
 
     value, gradient = jax.value_and_grad(log_likelihood)(at)
     products = lax.map(product, vectors.T, batch_size=PRODUCTS_AT_ONCE).T
-    return (at, vectors), Slopes(*neighbors.total((value, gradient, products), at=at))
+    return (at, vectors), Products(*neighbors.total((value, gradient, products), at=at))
 
 
 class LowRankFit(NamedTuple):
@@ -94,7 +96,7 @@ class LowRankFit(NamedTuple):
     climbs: Count
 
 
-class Climb(NamedTuple):
+class Ascent(NamedTuple):
     q: Vector  # the best so far
     gradient: Vector  # there, of the log posterior
     height: Scalar
@@ -105,7 +107,7 @@ class Climb(NamedTuple):
     sums: Count
 
 
-class Counts(NamedTuple):
+class FitCounts(NamedTuple):
     """Contexts in which a fit's questions are counted."""
 
     climbing: Repeated
@@ -119,14 +121,14 @@ class Counts(NamedTuple):
 
 
 def fit_low_rank(
-    log_prior: LogDensity, log_likelihood: LogDensity, neighbors: Neighbors, counts: Counts, start: Vector, key: Key
+    log_prior: LogDensity, log_likelihood: LogDensity, neighbors: Neighbors, counts: FitCounts, start: Vector, key: Key
 ) -> LowRankFit:
     """Fit a normal law with a precision of diagonal plus low rank, over the network."""
     for_climb, for_signs, for_draws = jax.random.split(key, 3)
     scale = _prior_scale(log_prior, start)
 
-    def ask(at: Vector, directions: jax.Array, scale: Vector) -> tuple[Vector, jax.Array, Slopes]:
-        (at, vectors), found = slopes(log_likelihood, neighbors, at, scale[:, None] * directions)
+    def ask(at: Vector, directions: jax.Array, scale: Vector) -> tuple[Vector, jax.Array, Products]:
+        (at, vectors), found = products_of(log_likelihood, neighbors, at, scale[:, None] * directions)
         return at, vectors / scale[:, None], found
 
     with counts.climbing:
@@ -161,11 +163,11 @@ def _orthonormal(products: jax.Array) -> jax.Array:
     return jnp.where(jnp.isfinite(basis).all(), basis, jnp.eye(len(products), products.shape[1], dtype=products.dtype))
 
 
-def _climb(log_prior: LogDensity, ask: Any, scale: Vector, start: Vector, key: Key) -> Climb:
+def _climb(log_prior: LogDensity, ask: Any, scale: Vector, start: Vector, key: Key) -> Ascent:
     """Climb the posterior by a damped Newton method, whose Hessian is of low rank in the prior's scale."""
     rank = min(RANK, len(start))
 
-    def look(state: Climb) -> Climb:
+    def look(state: Ascent) -> Ascent:
         at, directions, found = ask(state.proposed, state.directions, scale)
         height, gradient = found.value + log_prior(at), found.gradient + jax.grad(log_prior)(at)
         products = -scale[:, None] * found.products
@@ -188,9 +190,9 @@ def _climb(log_prior: LogDensity, ask: Any, scale: Vector, start: Vector, key: K
         decrement = 0.5 * jnp.vdot(slope, solved(jnp.zeros_like(damping)))
         has_arrived = (decrement < ARRIVED) | (damping > MOST_DAMPING)
         proposed = q + scale * solved(damping * (1 + sizes.max()))
-        return Climb(q, gradient, height, proposed, _orthonormal(products), damping, has_arrived, state.sums + 1)
+        return Ascent(q, gradient, height, proposed, _orthonormal(products), damping, has_arrived, state.sums + 1)
 
-    first = Climb(
+    first = Ascent(
         start,
         jnp.zeros_like(start),
         jnp.full((), -jnp.inf, start.dtype),
@@ -203,7 +205,7 @@ def _climb(log_prior: LogDensity, ask: Any, scale: Vector, start: Vector, key: K
     return lax.while_loop(lambda state: ~state.has_arrived & (state.sums < MOST_STEPS), look, first)
 
 
-def _refined(log_prior: LogDensity, ask: Any, scale: Vector, ends: Climb, key: Key) -> LowRankNormal:
+def _refined(log_prior: LogDensity, ask: Any, scale: Vector, ends: Ascent, key: Key) -> LowRankNormal:
     """Return the law at the end of a climb.
 
     With P the precision there and S the scale, of which the prior's sd is the first, SPS = I + UΘUᵀ + what is left. The

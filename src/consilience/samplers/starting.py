@@ -40,7 +40,7 @@ from .fitting import (
     questions,
     shared,
 )
-from .low_rank import REFINEMENTS, Counts, LowRankNormal, fit_low_rank
+from .low_rank import REFINEMENTS, FitCounts, LowRankNormal, fit_low_rank
 from .metropolis import select
 from .proposals import Normal
 
@@ -177,7 +177,7 @@ class FirstStart:
         if is_dense(self.like):
             first_fit = FirstFit(self.logdensity, self.neighbors, self.like, self.settings)
             return first_fit.in_first(iteration, lambda fit: keep(_fitted(fit)), old)
-        counts = Counts(*(self.neighbors.repeated() for _ in Counts._fields))
+        counts = FitCounts(*(self.neighbors.repeated() for _ in FitCounts._fields))
         density, origin = self.logdensity, self.settings.origin
         start = self.like if origin is None else jnp.asarray(origin, self.like.dtype)
 

@@ -115,7 +115,7 @@ and squares ESS; in brackets those before the first draw. *d*: parameters. † c
 ROUNDS = """The same in rounds, and in megabytes of all agents together. A sum goes up the tree and down again, which
 are four rounds on these rings; with the surrogate its points travel down before it. These rows
 were counted when an iteration of `nuts` ended with the root's state and the agents' digests in four rounds of their
-own; it takes two now, and a little less."""
+own; it takes two now."""
 RIGHT = """*variance ratio*: the draws' variance over that of a long run on the pooled data, averaged over parameters.
 *worst bias*: the largest distance of a mean from that run's, over parameters, in posterior sds. ± one standard error,
 the long run's own included. The worst of many parameters is a few standard errors off even where nothing is wrong."""

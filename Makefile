@@ -8,7 +8,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-fast test-profile soak mutants lint format docs lock clean docs-experiments
-.PHONY: bench bench-accuracy bench-theory
+.PHONY: bench bench-accuracy bench-theory bench-rounds
 .PHONY: bench-store bench-peers bench-scaling bench-plan
 
 help:  ## what can be made
@@ -60,6 +60,9 @@ bench-accuracy: $(VENV)/.ready  ## bias, spread and cost of every sampler: docs/
 
 bench-theory: $(VENV)/.ready  ## the paper's theorems, measured: docs/theory.md
 	$(BIN)/python -m benchmarks.theory
+
+bench-rounds: $(VENV)/.ready  ## sums, rounds and bytes of a thousand effective draws: docs/rounds.md (hours on two cores)
+	$(BIN)/python -m benchmarks.rounds
 
 bench-store: $(VENV)/.ready  ## memory and time of keeping 10⁵ draws of 10⁴ parameters on disk (4 GB)
 	$(BIN)/python -m benchmarks.store

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ..network import Network
-from ..samplers import Surrogate, number_of_starts, number_of_trials
+from ..samplers import Surrogate, number_of_points, number_of_starts, number_of_trials
 from .demand import Collective, questions_in
 
 VALUE_SHARE = 1 / 3  # of the time for a value and its gradient
@@ -32,21 +32,24 @@ class Questions(NamedTuple):
 
     Attributes:
       derivatives: value, gradient and Hessian at the starts of the fit, asked at every step of their climb.
-      trial: scores of the proposals by which a surrogate is judged.
+      trial: scores of the proposals by which a surrogate is judged, with derivatives at some, and whether to go on.
+      end: what the root says of it at last, and that its climb is over.
       block: scores of proposals for one chain, which are that many draws of it.
     """
 
     derivatives: Question
     trial: Question
+    end: Question
     block: Question
 
 
 def questions_of(sampler: Surrogate, network: Network, dimension: int) -> Questions:
     """Find what a surrogate of so many float32 parameters asks on `network`."""
-    derivatives, trial, block = questions_in(replace(sampler, correction="scored"), network, dimension)
+    derivatives, trial, decision, last, block = questions_in(replace(sampler, correction="scored"), network, dimension)
     trials = number_of_trials(dimension, sampler.num_proposals)
     return Questions(
         Question(derivatives, number_of_starts(dimension) * (1.0 + dimension)),
-        Question(trial, VALUE_SHARE * trials),
+        Question((*trial, *decision), VALUE_SHARE * trials + number_of_points(trials, dimension) * (1.0 + dimension)),
+        Question((*last, derivatives[0]), 0.0),
         Question(block, VALUE_SHARE * (sampler.num_proposals + 1)),
     )

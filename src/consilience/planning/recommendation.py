@@ -179,6 +179,7 @@ class _Whole:
             trials = min(TRIALS, facts.fit_sums)
             parts.append(self._asked(facts.fit_sums - trials, self._questions.derivatives, way))
             parts.append(self._asked(trials, self._questions.trial, way))
+            parts.append(self._asked(1, self._questions.end, way))
         if facts.sums:
             iterations = facts.warmup_draws + draws
             of_draw = facts.sums_of(chains)

@@ -14,12 +14,12 @@ import numpy as np
 from .._compat import array_stats
 from ..samplers import (
     CROWD,
-    FLAT,
     FORGETTING_LIMIT,
     LEAST_LOG_WEIGHT,
     R_HAT_LIMIT,
     SECOND_MODE_LIMIT,
     SHARE_LIMIT,
+    are_flat,
     pareto_k_limit,
 )
 from .diagnostics import FEWEST_DRAWS, TAIL
@@ -176,7 +176,7 @@ def _final(run: Run) -> list[Check]:
     if not len(possible):
         return _of_weights(np.inf, 1.0, len(log_weights))
     weights = np.exp(log_weights - log_weights.max())
-    if possible.std() < FLAT:
+    if are_flat(possible):
         k = 0.0
     elif len(weights) < FEWEST_FOR_TAIL:
         k = np.inf

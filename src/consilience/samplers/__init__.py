@@ -6,14 +6,14 @@ from .consensus_monte_carlo import ConsensusMonteCarlo
 from .decentralize import Decentralized, decentralize
 from .dmala import DMALA
 from .dula import DULA
-from .fitting import CROWD, MANY, SECOND_MODE_LIMIT, number_of_starts, number_of_trials
+from .fitting import CROWD, MANY, SECOND_MODE_LIMIT, number_of_points, number_of_starts, number_of_trials
 from .gossip_langevin import DESGHMC, DESGLD, EXTRA, DIGing
 from .hamiltonian import HMC, MALA, NUTS
 from .proposals import FORGETTING_LIMIT, R_HAT_LIMIT
 from .published import Published, gradient_and_curvature
 from .starting import start_spread_limit
 from .surrogate import LEAST_LOG_WEIGHT, Surrogate
-from .weights import FLAT, SHARE_LIMIT, pareto_k_limit
+from .weights import SHARE_LIMIT, are_flat, pareto_k_limit
 
 __all__ = [
     "CROWD",
@@ -22,7 +22,6 @@ __all__ = [
     "DMALA",
     "DULA",
     "EXTRA",
-    "FLAT",
     "FORGETTING_LIMIT",
     "HMC",
     "LEAST_LOG_WEIGHT",
@@ -41,8 +40,10 @@ __all__ = [
     "Sampler",
     "SecondStage",
     "Surrogate",
+    "are_flat",
     "decentralize",
     "gradient_and_curvature",
+    "number_of_points",
     "number_of_starts",
     "number_of_trials",
     "pareto_k_limit",

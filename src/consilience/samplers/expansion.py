@@ -63,7 +63,11 @@ def expand(coordinates: Coordinates | None, q: Vector, found: Derivatives, prior
       prior_sd: a length over which the prior may be trusted to end what the quadratic does not.
     """
     phi = q if coordinates is None else coordinates(q)
-    found = derivatives_in(coordinates, q, found)
+    return bent_down(phi, derivatives_in(coordinates, q, found), prior_sd)
+
+
+def bent_down(phi: Vector, found: Derivatives, prior_sd: Scalar) -> Expansion:
+    """Return the expansion at φ, given derivatives in φ, with curvature that goes down in every direction."""
     return Expansion(phi, found._replace(hessian=_bent_down(found.gradient, found.hessian, prior_sd)))
 
 
@@ -75,6 +79,23 @@ def derivatives_in(coordinates: Coordinates | None, q: Vector, found: Derivative
     gradient = lifted.T @ found.gradient
     bend = jax.hessian(lambda at: jnp.vdot(gradient, coordinates(at)))(q)
     return Derivatives(found.value, gradient, _symmetric(lifted.T @ (found.hessian - bend) @ lifted))
+
+
+def mean_of(coordinates: Coordinates | None, points: jax.Array, found: Derivatives) -> Derivatives:
+    """Return the mean of derivatives at several points, in `coordinates`.
+
+    Over draws of a normal law, the mean slope and curvature are those of the quadratic that is nearest to a function
+    (Stein's lemma), and tell more than its values do.
+    """
+    each = jax.vmap(lambda q, one: derivatives_in(coordinates, q, one))(points, found)
+    return jax.tree.map(lambda leaf: leaf.mean(axis=0), each)
+
+
+def blend(old: Expansion, new: Expansion, share: Scalar) -> Expansion:
+    """Return the quadratic (1 - share)·old + share·new, at the new one's centre."""
+    at = new.center
+    there = Derivatives(old.at(at), jax.grad(old.at)(at), old.at_center.hessian)
+    return Expansion(at, jax.tree.map(lambda a, b: (1 - share) * a + share * b, there, new.at_center))
 
 
 def lift(coordinates: Coordinates, q: Vector) -> jax.Array:
@@ -119,7 +140,10 @@ def _symmetric(matrix: jax.Array) -> jax.Array:
 
 
 class Climb(NamedTuple):
-    """Newton's method from several starts at once."""
+    """Newton's method from several starts at once.
+
+    What the root has said is every agent's, to the last bit: where to look next, and who has arrived.
+    """
 
     q: jax.Array  # (starts, dimension), the best so far
     found: Derivatives  # there, of the log-likelihood, in the parameters
@@ -164,7 +188,9 @@ class Hill(NamedTuple):
         return jnp.einsum("sd,de,se->s", phi - phi[best], precision[best], phi - phi[best])
 
 
-def climb(starts: jax.Array, hill: Hill, evaluate: Callable[[jax.Array], tuple[jax.Array, Derivatives]]) -> Climb:
+def climb(
+    starts: jax.Array, hill: Hill, tell: Callable[[Any], Any], derive: Callable[[jax.Array], Derivatives]
+) -> Climb:
     """Climb a hill by a damped Newton method from several starts side by side.
 
     Steps are those of saddle-free Newton: curvatures that go up count as going down as fast. A step that leads down is
@@ -172,8 +198,9 @@ def climb(starts: jax.Array, hill: Hill, evaluate: Callable[[jax.Array], tuple[j
     too or in its neighbourhood. A start that is on a saddle's top stays there, and the others climb on.
 
     Args:
-      evaluate: takes points, (starts, dimension), and returns the root's copy of them and the network's derivatives
-        there, by one exact sum.
+      tell: returns the root's copy of what it is given. When to stop follows from eigenvalues, which another processor
+        rounds in another way: it is the root that stops, with the points that it would look at next.
+      derive: returns the network's derivatives at points (starts, dimension), by one exact sum.
     """
 
     def propose(q: jax.Array, found: Derivatives, height: jax.Array, damping: jax.Array, sums: Any) -> Climb:
@@ -192,9 +219,9 @@ def climb(starts: jax.Array, hill: Hill, evaluate: Callable[[jax.Array], tuple[j
         return Climb(q, found, height, proposed, damping, has_arrived, is_peaked & (decrement < NEAR), sums)
 
     def look(state: Climb) -> Climb:
-        at, found = evaluate(state.proposed)
+        at, found = state.proposed, derive(state.proposed)
         height = hill.height(at, found)
-        is_up = (height >= state.height) & jnp.isfinite(height) & ~state.has_arrived
+        is_up = ((height >= state.height) & jnp.isfinite(height) & ~state.has_arrived) | (state.sums == 0)
 
         def better(new: jax.Array, old: jax.Array) -> jax.Array:
             return jnp.where(is_up.reshape(-1, *[1] * (new.ndim - 1)), new, old)
@@ -202,11 +229,16 @@ def climb(starts: jax.Array, hill: Hill, evaluate: Callable[[jax.Array], tuple[j
         q, found, height = jax.tree.map(better, (at, found, height), (state.q, state.found, state.height))
         damping = jnp.where(is_up, state.damping / 8, jnp.maximum(8 * state.damping, FIRST_DAMPING))
         damping = jnp.where(damping < FIRST_DAMPING / 64, 0.0, damping)
-        return propose(q, found, height, damping, state.sums + 1)
+        damping = jnp.where(state.sums == 0, FIRST_DAMPING, damping)
+        after = propose(q, found, height, damping, state.sums + 1)
+        proposed, has_arrived = tell((after.proposed, after.has_arrived))
+        return after._replace(proposed=proposed, has_arrived=has_arrived)
 
-    at, found = evaluate(starts)
-    height, damping = hill.height(at, found), jnp.full(len(starts), FIRST_DAMPING, starts.dtype)
-    first = propose(at, found, height, damping, jnp.int32(1))
+    number, dimension = starts.shape
+    nothing = jnp.zeros(number, starts.dtype)
+    unknown = Derivatives(nothing, jnp.zeros_like(starts), jnp.zeros((number, dimension, dimension), starts.dtype))
+    starts, nobody = tell((starts, jnp.zeros(number, bool)))
+    first = Climb(starts, unknown, nothing - jnp.inf, starts, nothing, nobody, nobody, jnp.int32(0))
     return lax.while_loop(lambda state: ~state.has_arrived.all() & (state.sums < MOST_STEPS), look, first)
 
 

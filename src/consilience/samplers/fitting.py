@@ -6,10 +6,13 @@ The prior is everybody's, so only the likelihood is approximated (`expansion`). 
 
 1. up to a mode of likelihood and prior (or a weak ridge, where the prior is not normal: a hierarchy's posterior has no
    mode of use) from several dispersed starts in the same messages, one sum a step;
-2. where the prior is not normal, to the mean of π_s, found without the network, where the likelihood is expanded anew,
-   twice, with one sum each;
-3. through trial passes: proposals from π_s, scored by one sum; a least-squares quadratic through the scores becomes
-   the next surrogate, and the best one that was tried is kept.
+2. through trial passes, one sum each: proposals from π_s are scored, and at some of them every agent differentiates its
+   part of the log-likelihood twice. What is summed are means over these points, and the quadratic with the mean slope
+   and curvature is the next surrogate: over draws of a normal π_s it is the one nearest to the likelihood (Stein's
+   lemma), and it knows of more than one point. The best surrogate that was tried is kept.
+
+What is decided on the way, when to stop and which surrogate is the best, follows from numbers that processors of two
+kinds round in two ways. So it is the root that decides, and the surrogate that all end with is the root's.
 
 All of this only chooses a surrogate. It is the same for all chains, and its random numbers are its own, so that what
 is drawn afterwards is independent of it.
@@ -27,8 +30,31 @@ from jax import lax
 
 from .._types import Count, Flag, Key, LogDensity, Number, Scalar, Vector
 from ..neighbors import Neighbors
-from .expansion import Coordinates, Derivatives, Expansion, Hill, climb, expand, other_mode, total_of, triangle_of
-from .proposals import Crowd, LocalChains, Normal, draw_crowd, draw_normal, settle
+from .expansion import (
+    Coordinates,
+    Derivatives,
+    Expansion,
+    Hill,
+    bent_down,
+    blend,
+    climb,
+    expand,
+    mean_of,
+    other_mode,
+    total_of,
+    triangle_of,
+)
+from .proposals import (
+    ROUNDS,
+    ROUNDS_AGAIN,
+    Crowd,
+    LocalChains,
+    Normal,
+    draw_crowd,
+    draw_normal,
+    gather,
+    settle,
+)
 from .weights import WeightReport, report_on
 
 MOST_STARTS = 8
@@ -36,13 +62,14 @@ NUMBERS_OF_STARTS = 1 << 18  # of Hessians in one message, which bounds the numb
 START_WIDTH = 2.0  # of starts around the given one, where the prior is not normal
 RIDGE = 0.05  # precision of the ridge around the given start, where the prior is not normal
 CROWD = 512  # chains that look for the mean of a surrogate
-EXPANSIONS = 2  # at the mean, where the prior is not normal
-MOST_PASSES = 5
+MEAN_POINTS, NUMBERS_OF_POINTS = 64, 1 << 22  # over which derivatives are averaged; of their Hessians' numbers, at most
+MOST_PASSES = 6
+BOLD_PASSES, CAUTION = 2, 0.6  # passes that take a new quadratic as it is; its share in later ones, which may swing
 MANY = 100  # parameters
 FEWEST_TRIALS, FEWEST_OF_MANY = 2000, 1000  # proposals by which a surrogate is judged; of more than 100 parameters
 GOOD_EVENNESS = 0.9  # of weights, at which no further pass is worth its sum
+LARGEST_ROUNDING = 1.0  # of a sum of log-likelihoods, in nats
 MASS_LOST = 3.0  # in nats: a surrogate that reaches so much less than another has shrunk
-MOST_FEATURES = 1500  # of a least-squares quadratic
 SECOND_MODE_LIMIT = 1e-3  # of the mass of another mode over that of the surrogate's
 LIKELIHOODS_AT_ONCE = 64
 OUT_OF_REACH = 0.9999  # of χ²: an end of a climb that is farther from the best mode is another one
@@ -62,6 +89,25 @@ class FitSettings(NamedTuple):
         return cls(None, float(chi2.ppf(OUT_OF_REACH, dimension)))
 
 
+class FitQuestions(NamedTuple):
+    """What the network is asked during a fit.
+
+    Attributes:
+      tell: takes points to look at next, and who has arrived, and returns what the root says of these.
+      decide: takes decisions, and returns the root's.
+      derive: takes points that all agents have, and returns the derivatives of Σ_i L_i there, by one sum.
+      score: takes points, and what is known beside them; returns the root's, and Σ_i L_i there, by one sum.
+      examine: as `score`, and returns in the same sum the quadratic with the mean slope and curvature at the first of
+        these points, in the coordinates that the likelihood sees.
+    """
+
+    tell: Callable[[Any], Any]
+    decide: Callable[[Any], Any]
+    derive: Callable[[jax.Array], Derivatives]
+    score: Callable[[jax.Array, Any], tuple[jax.Array, Any, jax.Array]]
+    examine: Callable[[jax.Array, Any], tuple[jax.Array, Any, jax.Array, Expansion]]
+
+
 class Known(NamedTuple):
     """What everybody knows of the model, and how the network is asked about the rest."""
 
@@ -70,8 +116,7 @@ class Known(NamedTuple):
     has_normal_prior: bool
     like: Vector  # a start, of the model's dimension and dtype
     num_trials: int  # proposals of a trial pass
-    score: Callable[[jax.Array, Any], tuple[jax.Array, Any, jax.Array]]
-    derive: Callable[[jax.Array], tuple[jax.Array, Derivatives]]
+    ask: FitQuestions
 
 
 class Fit(NamedTuple):
@@ -86,7 +131,7 @@ class Fit(NamedTuple):
       has_mode: whether some start has reached a mode.
       second_mode: Laplace mass of another mode that some start found, over that of the one the surrogate is made at.
       local: how independent proposals by local chains are.
-      sums: numbers of sums: while climbing, expanding anew, and scoring.
+      sums: numbers of sums: while climbing, and of trial passes.
     """
 
     expansion: Expansion
@@ -97,33 +142,43 @@ class Fit(NamedTuple):
     has_mode: Flag
     second_mode: Scalar
     local: LocalChains
-    sums: tuple[Count, Count, Count]
+    sums: tuple[Count, Count]
 
 
-def ask(log_likelihood: LogDensity, neighbors: Neighbors) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Return the two questions that are put to the network: for scores, and for derivatives, at given points.
+def questions(log_likelihood: LogDensity, coordinates: Coordinates | None, neighbors: Neighbors) -> FitQuestions:
+    """Return what the network is asked, of a model with this agent's part of the log-likelihood.
 
-    The root's points are everybody's, and what it says beside them: decisions taken from these and from sums are the
-    same on all agents, to the last bit.
+    The root's points are everybody's, and what it says beside them: values that follow from these and from sums alone
+    are the same on all agents, to the last bit.
     """
 
+    def tell(said: Any) -> Any:
+        return neighbors.follow_root(said, ())[0]
+
+    def of_one(q: Vector) -> Derivatives:
+        value, gradient = jax.value_and_grad(log_likelihood)(q)
+        return Derivatives(value, gradient, jax.jacfwd(jax.grad(log_likelihood))(q))
+
+    def derive(points: jax.Array) -> Derivatives:
+        own = lax.map(lambda q: triangle_of(of_one(q)), points)
+        return total_of(neighbors.total(own, at=points.ravel()))
+
+    def values_at(points: jax.Array) -> jax.Array:
+        return lax.map(log_likelihood, points, batch_size=min(LIKELIHOODS_AT_ONCE, len(points)))
+
     def score(points: jax.Array, beside: Any) -> tuple[jax.Array, Any, jax.Array]:
-        (points, beside), _ = neighbors.follow_root((points, beside), ())
-        own = lax.map(log_likelihood, points, batch_size=min(LIKELIHOODS_AT_ONCE, len(points)))
-        return points, beside, neighbors.total(own, at=points.ravel())
+        points, beside = tell((points, beside))
+        return points, beside, neighbors.total(values_at(points), at=points.ravel())
 
-    def derive(points: jax.Array) -> tuple[jax.Array, Derivatives]:
-        points, _ = neighbors.follow_root(points, ())
+    def examine(points: jax.Array, beside: Any) -> tuple[jax.Array, Any, jax.Array, Expansion]:
+        points, beside = tell((points, beside))
+        first = points[: number_of_points(*points.shape)]
+        mean = mean_of(coordinates, first, lax.map(of_one, first))
+        values, found = neighbors.total((values_at(points), triangle_of(mean)), at=points.ravel())
+        phi = first if coordinates is None else jax.vmap(coordinates)(first)
+        return points, beside, values, Expansion(phi.mean(axis=0), total_of(found))
 
-        def of_one(q: Vector) -> Any:
-            value, gradient = jax.value_and_grad(log_likelihood)(q)
-            hessian = jax.jacfwd(jax.grad(log_likelihood))(q)
-            return triangle_of(Derivatives(value, gradient, hessian))
-
-        own = lax.map(of_one, points)
-        return points, total_of(neighbors.total(own, at=points.ravel()))
-
-    return score, derive
+    return FitQuestions(tell, tell, derive, score, examine)
 
 
 def is_quadratic(function: LogDensity, dimension: int, dtype: Any) -> bool:
@@ -146,6 +201,11 @@ def is_quadratic(function: LogDensity, dimension: int, dtype: Any) -> bool:
 def number_of_starts(dimension: int) -> int:
     """Return how many starts climb side by side: eight, or fewer where their Hessians fill a message."""
     return max(2, min(MOST_STARTS, NUMBERS_OF_STARTS // dimension**2))
+
+
+def number_of_points(number: int, dimension: int) -> int:
+    """Return at how many of so many points derivatives are averaged: at fewer where their Hessians take long."""
+    return min(number, max(8, min(MEAN_POINTS, NUMBERS_OF_POINTS // dimension**2)))
 
 
 def number_of_trials(dimension: int, num_proposals: int = 0) -> int:
@@ -180,24 +240,23 @@ def fit_surrogate(known: Known, key: Key, distance: Number) -> Fit:
     """
     for_starts, for_crowd, for_passes = jax.random.split(key, 3)
     hill = Hill(known.coordinates, _guard(known), distance)
-    ends = climb(_starts(known, for_starts), hill, known.derive)
+    ends = climb(_starts(known, for_starts), hill, known.ask.tell, known.ask.derive)
     best, second_mode = other_mode(ends, hill)
     q, found = ends.q[best], jax.tree.map(lambda leaf: leaf[best], ends.found)
-    prior_sd = jnp.asarray(RIDGE**-0.5, q.dtype)
-    expansion = expand(known.coordinates, q, found, prior_sd)
-    expansions = 0 if known.has_normal_prior else EXPANSIONS
-    if expansions:
-
-        def expand_at_mean(number: jax.Array, carry: tuple[Vector, Expansion]) -> tuple[Vector, Expansion]:
-            q, expansion = carry
-            crowd = _settled(known, expansion, q, jax.random.fold_in(for_crowd, number))
-            points, found = known.derive(crowd.law.mean[None])
-            return points[0], expand(known.coordinates, points[0], jax.tree.map(lambda x: x[0], found), prior_sd)
-
-        q, expansion = lax.fori_loop(0, expansions, expand_at_mean, (q, expansion))
-    chosen, passes = _passes(known, expansion, q, for_passes)
-    sums = (ends.sums, jnp.int32(expansions), passes)
+    expansion = expand(known.coordinates, q, found, _prior_sd(known))
+    chosen, passes = _passes(known, expansion, _gathered(known, expansion, q, for_crowd), for_passes)
+    sums = (ends.sums, passes)
     return chosen._replace(has_mode=ends.is_mode.any(), second_mode=second_mode, sums=sums)
+
+
+def shared(known: Known, fit: Fit) -> Fit:
+    """Return a fit as the root has it, but for the trial, which all have alike."""
+    nothing = jax.tree.map(lambda leaf: leaf[:0], fit.trial)
+    return known.ask.tell(fit._replace(trial=nothing))._replace(trial=fit.trial)
+
+
+def _prior_sd(known: Known) -> Scalar:
+    return jnp.asarray(RIDGE**-0.5, known.like.dtype)
 
 
 def _starts(known: Known, key: Key) -> jax.Array:
@@ -222,62 +281,77 @@ def _guard(known: Known) -> LogDensity:
     return lambda phi: -0.5 * RIDGE * jnp.sum((phi - center) ** 2)
 
 
-def _settled(known: Known, expansion: Expansion, q: Vector, key: Key) -> Crowd:
-    """Return chains that have settled on a surrogate; of a normal one, its moments are all that is needed."""
+def _gathered(known: Known, expansion: Expansion, q: Vector, key: Key) -> Crowd:
+    """Return chains that are to settle on a surrogate; of a normal one, its moments are all that is needed."""
     law = normal_of(known, expansion, q)
+    return gather(law, key, 0 if known.has_normal_prior else CROWD)
+
+
+def _settled(known: Known, expansion: Expansion, crowd: Crowd, key: Key, rounds: jax.Array) -> Crowd:
+    """Return chains that have settled on a surrogate, given where they are."""
     if known.has_normal_prior:
-        zero = jnp.zeros((), q.dtype)
-        return Crowd(jnp.zeros((0, len(q)), q.dtype), law, zero, zero, zero)
-    return settle(log_surrogate(known, expansion), law, key, CROWD)
+        return crowd._replace(law=normal_of(known, expansion, crowd.law.mean))
+    return settle(log_surrogate(known, expansion), crowd, key, rounds)
 
 
 def draw_proposals(
     known: Known, expansion: Expansion, crowd: Crowd, key: Key, number: int
-) -> tuple[jax.Array, jax.Array, LocalChains]:
-    """Draw independent proposals; return them, their log prior less log g, and how independent they are."""
+) -> tuple[jax.Array, jax.Array, LocalChains, Crowd]:
+    """Draw independent proposals.
+
+    Returns:
+      Proposals, their log prior less log g, how independent they are, and the crowd, which now knows how long its
+      chains take to forget.
+    """
     if known.has_normal_prior:
         q, log_g = draw_normal(crowd.law, key, number)
         local = LocalChains.none(known.like)
     else:
-        q, log_g, local = draw_crowd(log_surrogate(known, expansion), crowd, key, number)
-    return q, jax.vmap(known.log_prior)(q) - log_g, local
+        q, log_g, local, times = draw_crowd(log_surrogate(known, expansion), crowd, key, number)
+        if len(q) >= len(crowd.positions):  # they have been run for longer
+            crowd = crowd._replace(positions=q[: len(crowd.positions)])
+        crowd = crowd._replace(forgetting=times)
+    return q, jax.vmap(known.log_prior)(q) - log_g, local, crowd
 
 
 class Pass(NamedTuple):
     """A trial pass: the best surrogate so far, and the one to be tried next.
 
     Attributes:
+      crowd: chains that have settled on the surrogate before.
       log_mass: log mean weight of the best one's proposals: of the posterior's mass, as far as they reach.
       most: the largest of any pass.
     """
 
     number: Count
+    is_over: Flag
     best: Fit
     expansion: Expansion
+    crowd: Crowd
     log_mass: Scalar
     most: Scalar
 
 
-def _passes(known: Known, expansion: Expansion, q: Vector, key: Key) -> tuple[Fit, Count]:
+def _passes(known: Known, expansion: Expansion, crowd: Crowd, key: Key) -> tuple[Fit, Count]:
     number = known.num_trials
 
     def attempt(state: Pass) -> Pass:
         for_crowd, for_draws = jax.random.split(jax.random.fold_in(key, state.number))
-        crowd = _settled(known, state.expansion, q, for_crowd)
-        proposals, base, local = draw_proposals(known, state.expansion, crowd, for_draws, number)
-        # What agents compute by themselves rounds apart, and chains of a crowd go other ways then: all use the root's.
-        beside = base, state.expansion, crowd.law, local
-        proposals, (base, expansion, law, local), values = known.score(proposals, beside)
-        crowd = crowd._replace(law=law)
+        rounds = jnp.where(state.number == 0, ROUNDS, ROUNDS_AGAIN)
+        crowd = _settled(known, state.expansion, state.crowd, for_crowd, rounds)
+        proposals, base, local, crowd = draw_proposals(known, state.expansion, crowd, for_draws, number)
+        proposals, base, values, mean = known.ask.examine(proposals, base)
         log_weights = jnp.where(jnp.isfinite(values + base), values + base, -jnp.inf)
         report = report_on(log_weights)
         # Weights look even where proposals have shrunk to a point. But then they have lost most of the mass.
         log_mass = jax.scipy.special.logsumexp(log_weights) - np.log(number)
         most = jnp.maximum(state.most, log_mass)
         is_whole = log_mass >= most - MASS_LOST
-        is_good = report.is_good & is_whole & local.have_settled
+        # Where a posterior rises for ever a climb ends so high that rounding makes all weights the same.
+        rounding = float(np.finfo(values.dtype).eps) * jnp.abs(jnp.where(jnp.isfinite(values), values, 0.0)).max()
+        is_good = report.is_good & is_whole & local.have_settled & (rounding < LARGEST_ROUNDING)
         tried = no_fit(known)._replace(
-            expansion=expansion,
+            expansion=state.expansion,
             crowd=crowd,
             trial=(proposals, log_weights),
             report=report,
@@ -286,22 +360,26 @@ def _passes(known: Known, expansion: Expansion, q: Vector, key: Key) -> tuple[Fi
         )
         is_better = is_whole & (report.evenness > state.best.report.evenness)
         is_better |= (state.number == 0) | (state.log_mass < most - MASS_LOST)
+        is_enough = is_better & is_good & (report.evenness >= GOOD_EVENNESS)
+        is_better, is_over = known.ask.decide((is_better, is_enough | (state.number + 1 >= MOST_PASSES)))
         best, log_mass = jax.tree.map(
             lambda new, old: jnp.where(is_better, new, old), (tried, log_mass), (state.best, state.log_mass)
         )
-        again = refit(known, expansion, proposals, values, log_weights)
-        return Pass(state.number + 1, best, again, log_mass, most)
+        again = improved(state.expansion, mean, jnp.where(state.number < BOLD_PASSES, 1.0, CAUTION), _prior_sd(known))
+        return Pass(state.number + 1, is_over, best, again, crowd, log_mass, most)
 
-    nothing = jnp.full((), -jnp.inf, q.dtype)
-    first = attempt(Pass(jnp.int32(0), no_fit(known), expansion, nothing, nothing))
-
-    def is_wanting(state: Pass) -> Flag:
-        report = state.best.report
-        enough = report.is_good & (report.evenness >= GOOD_EVENNESS)
-        return ~enough & (state.number < MOST_PASSES)
-
-    done = lax.while_loop(is_wanting, attempt, first)
+    nothing = jnp.full((), -jnp.inf, known.like.dtype)
+    first = Pass(jnp.int32(0), jnp.array(False), no_fit(known), expansion, crowd, nothing, nothing)
+    done = lax.while_loop(lambda state: ~state.is_over, attempt, first)
     return done.best, done.number
+
+
+def improved(expansion: Expansion, mean: Expansion, share: Number, prior_sd: Scalar) -> Expansion:
+    """Return the next surrogate's quadratic, given the mean of derivatives over proposals from this one."""
+    new = blend(expansion, mean, jnp.asarray(share, prior_sd.dtype))
+    new = bent_down(new.center, new.at_center, prior_sd)
+    are_finite = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(new)]).all()
+    return jax.tree.map(lambda new, old: jnp.where(are_finite, new, old), new, expansion)
 
 
 def no_fit(known: Known) -> Fit:
@@ -311,47 +389,8 @@ def no_fit(known: Known) -> Fit:
     phi = jnp.zeros_like(like if known.coordinates is None else known.coordinates(like))
     expansion = Expansion(phi, Derivatives(zero, phi, jnp.zeros((len(phi), len(phi)), like.dtype)))
     positions = jnp.zeros((0 if known.has_normal_prior else CROWD, len(like)), like.dtype)
-    crowd = Crowd(positions, Normal(jnp.zeros_like(like), identity), zero, zero, zero)
+    crowd = Crowd(positions, Normal(jnp.zeros_like(like), identity), zero, zero, jnp.int32(0))
     trial = jnp.zeros((known.num_trials, len(like)), like.dtype), jnp.zeros(known.num_trials, like.dtype)
     report = WeightReport(zero - 1, zero + jnp.inf, zero + 1, zero, jnp.array(False))
-    no = jnp.array(False)
-    return Fit(expansion, crowd, trial, report, no, no, zero, LocalChains.none(like), (jnp.int32(0),) * 3)
-
-
-def refit(
-    known: Known, expansion: Expansion, points: jax.Array, values: jax.Array, log_weights: jax.Array
-) -> Expansion:
-    """Return the quadratic with a least-squares quadratic added that goes through the scores' residuals.
-
-    Points count by their weights, cut off at ten times the mean. Where there are fewer than two points for each
-    coefficient, only the diagonal of the curvature is fitted.
-    """
-    phi = points if known.coordinates is None else jax.vmap(known.coordinates)(points)
-    number, dimension = phi.shape
-    weights = jnp.exp(log_weights - log_weights.max())
-    weights = jnp.minimum(weights / weights.mean(), 10.0) + 0.05
-    mean = jnp.average(phi, axis=0, weights=weights)
-    sd = jnp.sqrt(jnp.average((phi - mean) ** 2, axis=0, weights=weights)) + 1e-30
-    u = (phi - mean) / sd
-    rows, columns = np.triu_indices(dimension)
-    if len(rows) + dimension + 1 > min(number // 2, MOST_FEATURES):
-        rows = columns = np.arange(dimension)
-    if 2 * dimension + 1 > number // 2:
-        return expansion
-    features = jnp.concatenate([jnp.ones((number, 1), u.dtype), u, u[:, rows] * u[:, columns]], axis=1)
-    is_known = jnp.isfinite(values)
-    residual = jnp.where(is_known, values - jax.vmap(expansion.at)(phi), 0.0)
-    weighted = features * (weights * is_known)[:, None]
-    gram = weighted.T @ features + 1e-3 * weights.sum() / number * jnp.eye(features.shape[1], dtype=u.dtype)
-    found = jax.scipy.linalg.solve(gram, weighted.T @ residual, assume_a="pos")
-    slope, bend = found[1 : dimension + 1], found[dimension + 1 :]
-    curvature = jnp.zeros((dimension, dimension), u.dtype).at[rows, columns].add(bend)
-    curvature = (curvature + curvature.T) / sd[:, None] / sd
-    here = expansion.center
-    added = Expansion(mean, Derivatives(found[0], slope / sd, curvature))
-    old = expansion.at_center
-    gradient = old.gradient + jax.grad(added.at)(here)
-    summed = Derivatives(old.value + added.at(here), gradient, old.hessian + curvature)
-    again = expand(None, here, summed, jnp.asarray(RIDGE**-0.5, u.dtype))
-    is_sound = jnp.isfinite(found).all()
-    return jax.tree.map(lambda new, old: jnp.where(is_sound, new, old), again, expansion)
+    no, none = jnp.array(False), jnp.int32(0)
+    return Fit(expansion, crowd, trial, report, no, no, zero, LocalChains.none(like), (none, none))

@@ -19,18 +19,21 @@ from jax import lax
 from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import gammaln
 
-from .._types import Flag, Key, LogDensity, Scalar, Vector
+from .._types import Count, Flag, Key, LogDensity, Scalar, Vector
 
+FORGETTING_LIMIT = 0.05  # of the correlation of a local chain's end with its start, beyond what chance gives
 SHARE = 0.05  # of the Student-t among the proposals
 FREEDOM = 5.0  # of the Student-t, in degrees
 WIDTH = 1.4  # of the Student-t, in sd of the surrogate
-ROUNDS, ROUND = 5, 16  # in which a crowd settles
-FORGETTING = 30  # iterations after which a chain has forgotten its start
-STEPS = 10  # leapfrog steps of an iteration
-FORGETTING_LIMIT = 0.05  # of the correlation of a local chain's end with its start, beyond what chance gives
+ROUNDS, ROUNDS_AGAIN, ROUND = 8, 3, 16  # in which a crowd settles; on a surrogate that is nearly the last one
+FORGETTING, MOST_FORGETTING = 30, 16  # iterations after which it is looked whether starts are forgotten, and how often
+LENGTH = 1.5  # of a trajectory, in sd
+FEWEST_STEPS, MOST_STEPS = 6, 48  # of it
 R_HAT_LIMIT = 1.01  # of where local chains end and where they begin
 ACCEPTANCE = 0.85
-FIRST_STEP = 0.2
+FIRST_STEP, SMALLEST_STEP = 0.1, 1e-3
+FIRST_SPREAD = 0.3  # of a crowd, in sd of a normal law that may be far off
+BRIDGES = 20  # iterations of a bridge between two laws
 
 
 class Normal(NamedTuple):
@@ -108,7 +111,7 @@ class Crowd(NamedTuple):
     law: Normal  # their moments, by which steps are scaled, and the Student-t is placed
     step_size: Scalar
     log_constant: Scalar  # log of what normalises the surrogate, roughly
-    acceptance: Scalar
+    forgetting: Count  # times `FORGETTING` iterations after which chains forget where they began; 0: not known yet
 
 
 class LocalChains(NamedTuple):
@@ -135,11 +138,16 @@ class LocalChains(NamedTuple):
         return (self.correlation <= FORGETTING_LIMIT) & (self.r_hat <= R_HAT_LIMIT) & (self.divergences == 0)
 
 
-def move_crowd(log_density: LogDensity, crowd: Crowd, key: Key, iterations: int) -> tuple[jax.Array, Scalar, Scalar]:
+def move_crowd(
+    log_density: LogDensity, crowd: Crowd, key: Key, iterations: int, adapts: bool = False
+) -> tuple[jax.Array, Scalar, Scalar]:
     """Run every chain for some iterations of HMC in standardised coordinates.
 
+    Args:
+      adapts: whether the step size is tuned on the way, for which the chains' moves need not leave g invariant.
+
     Returns:
-      Positions, mean acceptance, and the share of trajectories that diverged.
+      Positions, the step size, and the share of trajectories that diverged.
     """
     from blackjax.mcmc import hmc
 
@@ -153,36 +161,68 @@ def move_crowd(log_density: LogDensity, crowd: Crowd, key: Key, iterations: int)
     states = jax.vmap(lambda q: hmc.init(law.standardise(q), in_standard))(crowd.positions)
 
     def iterate(count: jax.Array, carry: tuple) -> tuple:
-        states, accepted, diverged = carry
+        states, step_size, diverged = carry
         for_jitter, for_steps = jax.random.split(jax.random.fold_in(key, count))
-        step_size = crowd.step_size * jax.random.uniform(for_jitter, (), law.mean.dtype, 0.5, 1.0)
+        steps = jnp.clip(LENGTH / step_size, FEWEST_STEPS, MOST_STEPS).astype(jnp.int32)
+        jittered = step_size * jax.random.uniform(for_jitter, (), law.mean.dtype, 0.5, 1.0)
         keys = jax.random.split(for_steps, number)
-        states, info = jax.vmap(lambda key, state: kernel(key, state, in_standard, step_size, ones, STEPS))(
-            keys, states
-        )
-        accepted += info.acceptance_rate.mean() / iterations
-        return states, accepted, diverged + info.is_divergent.mean(dtype=accepted.dtype) / iterations
+        states, info = jax.vmap(lambda key, state: kernel(key, state, in_standard, jittered, ones, steps))(keys, states)
+        if adapts:
+            better = step_size * jnp.exp(0.5 * (info.acceptance_rate.mean() - ACCEPTANCE))
+            step_size = jnp.clip(better, SMALLEST_STEP, 1.0)
+        return states, step_size, diverged + info.is_divergent.mean(dtype=diverged.dtype) / iterations
 
+    first = (states, crowd.step_size, jnp.zeros((), law.mean.dtype))
+    states, step_size, diverged = lax.fori_loop(0, iterations, iterate, first)
+    return jax.vmap(law.place)(states.position), step_size, diverged
+
+
+def gather(law: Normal, key: Key, number: int) -> Crowd:
+    """Gather a crowd that has not settled yet, near the middle of a normal law."""
+    z = FIRST_SPREAD * jax.random.normal(key, (number, len(law.mean)), law.mean.dtype)
     zero = jnp.zeros((), law.mean.dtype)
-    states, accepted, diverged = lax.fori_loop(0, iterations, iterate, (states, zero, zero))
-    return jax.vmap(law.place)(states.position), accepted, diverged
+    return Crowd(law.mean + z @ law.root.T, law, zero + FIRST_STEP, zero, jnp.int32(0))
 
 
-def settle(log_surrogate: LogDensity, start: Normal, key: Key, number: int) -> Crowd:
+def settle(log_surrogate: LogDensity, crowd: Crowd, key: Key, rounds: int | jax.Array) -> Crowd:
     """Settle a crowd of chains on the surrogate: in rounds, each of which scales its steps by the crowd before it."""
-    for_start, key = jax.random.split(key)
-    z = jax.random.normal(for_start, (number, len(start.mean)), start.mean.dtype)
-    zero = jnp.zeros((), start.mean.dtype)
-    first = Crowd(start.mean + z @ start.root.T, start, zero + FIRST_STEP, zero, zero)
+    for_rounds, for_constant = jax.random.split(key)
+    can_be = jnp.isfinite(jax.vmap(log_surrogate)(crowd.positions))
+    crowd = crowd._replace(positions=jnp.where(can_be[:, None], crowd.positions, crowd.law.mean))
 
-    def settle_more(round_number: jax.Array, crowd: Crowd) -> Crowd:
-        positions, acceptance, _ = move_crowd(log_surrogate, crowd, jax.random.fold_in(key, round_number), ROUND)
-        law = Normal.of_draws(positions)
-        step_size = jnp.clip(crowd.step_size * jnp.exp(2 * (acceptance - ACCEPTANCE)), 0.01, 1.0)
-        values = jax.vmap(lambda q: log_surrogate(q) - law.log_density(q))(positions)
-        return Crowd(positions, law, step_size, jnp.median(values), acceptance)
+    def settle_more(number: jax.Array, crowd: Crowd) -> Crowd:
+        for_moves, for_others = jax.random.split(jax.random.fold_in(for_rounds, number))
+        positions, step_size, _ = move_crowd(log_surrogate, crowd, for_moves, ROUND, adapts=True)
+        # Chains that began where no step is short enough take others' places: they would spoil the moments of all.
+        has_moved = (positions != crowd.positions).any(axis=1)
+        others = jax.random.categorical(for_others, jnp.where(has_moved, 0.0, -jnp.inf), shape=has_moved.shape)
+        positions = jnp.where((has_moved | ~has_moved.any())[:, None], positions, positions[others])
+        return crowd._replace(positions=positions, law=Normal.of_draws(positions), step_size=step_size)
 
-    return lax.fori_loop(0, ROUNDS, settle_more, first)
+    settled = lax.fori_loop(0, rounds, settle_more, crowd)
+    constant = log_constant_of(log_surrogate, settled, for_constant)
+    return settled._replace(log_constant=constant, forgetting=jnp.int32(0))
+
+
+def log_constant_of(log_surrogate: LogDensity, crowd: Crowd, key: Key) -> Scalar:
+    """Return the log of ∫ π_s, by a bridge between a crowd on π_s and as many draws of the normal law with its moments.
+
+    (Meng and Wong 1996.) With l = π_s / law, it is the r that solves E_law[l / (l + r)] = E_πs[r / (l + r)].
+    """
+    law = crowd.law
+
+    def log_ratio(q: Vector) -> Scalar:
+        found = log_surrogate(q) - law.log_density(q)
+        return jnp.where(jnp.isfinite(found), found, -jnp.inf)
+
+    z = jax.random.normal(key, crowd.positions.shape, law.mean.dtype)
+    own, normal = (jax.vmap(log_ratio)(q) for q in (crowd.positions, law.mean + z @ law.root.T))
+
+    def nearer(_: jax.Array, log_r: Scalar) -> Scalar:
+        above = jax.scipy.special.logsumexp(-jnp.logaddexp(0.0, log_r - normal))
+        return above - jax.scipy.special.logsumexp(-jnp.logaddexp(own, log_r))
+
+    return lax.fori_loop(0, BRIDGES, nearer, jnp.median(own))
 
 
 def mixed_density(log_surrogate: LogDensity, crowd: Crowd) -> LogDensity:
@@ -196,31 +236,54 @@ def mixed_density(log_surrogate: LogDensity, crowd: Crowd) -> LogDensity:
 
 def draw_crowd(
     log_surrogate: LogDensity, crowd: Crowd, key: Key, number: int
-) -> tuple[jax.Array, jax.Array, LocalChains]:
-    """Draw proposals from g by chains that start from the crowd and forget it.
+) -> tuple[jax.Array, jax.Array, LocalChains, Count]:
+    """Draw proposals from g by chains that start from the crowd and are run until they have forgotten it.
+
+    How long that takes is found out once, and kept with the crowd: draws that are to count must not choose when they
+    are taken.
 
     Returns:
-      The proposals (number, dimension), their log g up to a constant, and how independent they are.
+      The proposals (number, dimension), their log g up to a constant, how independent they are, and how many times
+      `FORGETTING` iterations they were run.
     """
     for_start, for_moves = jax.random.split(key)
     chosen = jax.random.choice(for_start, len(crowd.positions), (number,), replace=number > len(crowd.positions))
     log_density = mixed_density(log_surrogate, crowd)
-    begun = crowd._replace(positions=crowd.positions[chosen])
-    ended, _, divergences = move_crowd(log_density, begun, for_moves, FORGETTING)
-    by_chance = 3 / np.sqrt(number)
-    remembered = jnp.maximum(correlation(begun.positions, ended) - by_chance, 0.0)
-    said = LocalChains(remembered, r_hat_between(crowd.positions, ended), divergences)
-    return ended, jax.vmap(log_density)(ended), said
+    begun = crowd.positions[chosen]
+
+    def move_on(carry: tuple[Count, jax.Array, LocalChains]) -> tuple[Count, jax.Array, LocalChains]:
+        times, positions, _ = carry
+        here = jax.random.fold_in(for_moves, times)
+        ended, _, divergences = move_crowd(log_density, crowd._replace(positions=positions), here, FORGETTING)
+        by_chance = 3 / np.sqrt(number)
+        remembered = jnp.maximum(correlation(begun, ended) - by_chance, 0.0)
+        return times + 1, ended, LocalChains(remembered, r_hat_between(crowd.positions, ended), divergences)
+
+    def is_wanting(carry: tuple[Count, jax.Array, LocalChains]) -> jax.Array:
+        times, _, said = carry
+        has_not_forgotten = (times < MOST_FORGETTING) & ~(said.correlation <= FORGETTING_LIMIT)
+        return jnp.where(crowd.forgetting > 0, times < crowd.forgetting, has_not_forgotten)
+
+    unknown = jnp.full((), jnp.inf, begun.dtype)
+    first = (jnp.int32(0), begun, LocalChains(unknown, unknown, unknown))
+    times, ended, said = lax.while_loop(is_wanting, move_on, first)
+    return ended, jax.vmap(log_density)(ended), said, times
 
 
 def correlation(one: jax.Array, other: jax.Array) -> Scalar:
-    """Return the largest correlation, over columns, of two tables of equal shape."""
+    """Return the largest correlation, over columns, of two tables of equal shape, or of distances from their means.
+
+    Chains may have forgotten on which side they began and not how far out, as in a funnel.
+    """
 
     def standard(table: jax.Array) -> jax.Array:
         apart = table - table.mean(axis=0)
         return apart / (jnp.sqrt(jnp.square(apart).mean(axis=0)) + 1e-30)
 
-    return jnp.abs((standard(one) * standard(other)).mean(axis=0)).max()
+    def largest(one: jax.Array, other: jax.Array) -> Scalar:
+        return jnp.abs((standard(one) * standard(other)).mean(axis=0)).max()
+
+    return jnp.maximum(largest(one, other), largest(*(jnp.abs(standard(table)) for table in (one, other))))
 
 
 def r_hat_between(one: jax.Array, other: jax.Array) -> Scalar:

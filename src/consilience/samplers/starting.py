@@ -25,10 +25,21 @@ from jax import lax
 from jax.scipy.special import ndtri
 
 from .._types import Count, Flag, Key, Number, Scalar, Vector
-from ..neighbors import Neighbors
+from ..neighbors import Neighbors, Repeated
 from .adaptation import Adaptation, Schedule, TunedSampler, WindowAdaptation
 from .base import Kernel
-from .fitting import SECOND_MODE_LIMIT, Fit, FitSettings, Known, ask, fit_surrogate, is_quadratic, number_of_trials
+from .fitting import (
+    SECOND_MODE_LIMIT,
+    Fit,
+    FitQuestions,
+    FitSettings,
+    Known,
+    fit_surrogate,
+    is_quadratic,
+    number_of_trials,
+    questions,
+    shared,
+)
 from .low_rank import REFINEMENTS, FitCounts, LowRankNormal, fit_low_rank
 from .metropolis import select
 from .proposals import Normal
@@ -58,18 +69,9 @@ class FirstFit:
         self.has_normal_prior = has_normal_prior(logdensity.posterior, logdensity.layout, like.dtype)
         self.num_trials = number_of_trials(len(like), fewest_trials)
 
-    def known(self, climbing: Any = None, expanding: Any = None, scoring: Any = None) -> Known:
-        """Return what everybody knows, and questions to the network that are counted as what they are asked for."""
-        score, derive = ask(self.logdensity.log_likelihood, self.neighbors)
-
-        def scored(points: jax.Array, beside: Any) -> Any:
-            with scoring:
-                return score(points, beside)
-
-        def derived(points: jax.Array) -> Any:
-            with climbing if len(points) > 1 else expanding:
-                return derive(points)
-
+    def known(self, loops: Loops | None = None) -> Known:
+        """Return what everybody knows, and questions to the network; those of a fit are counted by `loops`."""
+        ask = questions(self.logdensity.log_likelihood, self.logdensity.coordinates, self.neighbors)
         origin = self.like if self.settings.origin is None else jnp.asarray(self.settings.origin, self.like.dtype)
         return Known(
             self.logdensity.log_prior,
@@ -77,22 +79,58 @@ class FirstFit:
             self.has_normal_prior,
             origin,
             self.num_trials,
-            scored,
-            derived,
+            ask if loops is None else loops.counting(ask),
         )
 
     def in_first(self, iteration: Count, keep: Callable[[Fit], T], old: T) -> T:
         """Fit in the first iteration, and return what `keep` makes of the fit; in all others return `old`."""
-        loops = tuple(self.neighbors.repeated() for _ in range(3))
+        loops = Loops(*(self.neighbors.repeated() for _ in Loops._fields))
 
-        def fit() -> tuple[T, tuple[Count, ...]]:
-            found = fit_surrogate(self.known(*loops), jax.random.key(FIT_SEED), self.settings.distance)
-            return keep(found), found.sums
+        def fit() -> tuple[T, tuple[Count, Count]]:
+            known = self.known(loops)
+            found = fit_surrogate(known, jax.random.key(FIT_SEED), self.settings.distance)
+            with loops.sharing:
+                return keep(shared(known._replace(ask=self.known().ask), found)), found.sums
 
-        kept, sums = lax.cond(iteration == 0, fit, lambda: (old, (jnp.int32(0),) * 3))
-        for loop, count in zip(loops, sums, strict=True):
-            loop.times(count, sums, is_common=True)
+        is_first = iteration == 0
+        kept, sums = lax.cond(is_first, fit, lambda: (old, (jnp.int32(0), jnp.int32(0))))
+        loops.times(is_first.astype(jnp.int32), *sums)
         return kept
+
+
+class Loops(NamedTuple):
+    """Counts of what a fit asks: in its climb, in its trial passes, and at its end."""
+
+    telling: Repeated
+    deriving: Repeated
+    examining: Repeated
+    deciding: Repeated
+    sharing: Repeated
+
+    def counting(self, ask: FitQuestions) -> FitQuestions:
+        """Return questions of a fit, each counted."""
+
+        def within(loop: Repeated, question: Callable[..., Any]) -> Callable[..., Any]:
+            def asked(*arguments: Any) -> Any:
+                with loop:
+                    return question(*arguments)
+
+            return asked
+
+        return FitQuestions(
+            within(self.telling, ask.tell),
+            within(self.deciding, ask.decide),
+            within(self.deriving, ask.derive),
+            ask.score,
+            within(self.examining, ask.examine),
+        )
+
+    def times(self, fits: Count, climbs: Count, passes: Count) -> None:
+        """Say how many fits there were, one or none, and how many sums in each part."""
+        after = (fits, climbs, passes)
+        counts = (climbs + fits, climbs, passes, passes, fits)  # a climb's last points are told and not looked at
+        for loop, count in zip(self, counts, strict=True):
+            loop.times(count, after, is_common=True)
 
 
 @lru_cache(maxsize=32)

@@ -28,7 +28,8 @@ from .weights import choose, report_on
 
 CORRECTIONS = ("auto", "scored", "split")
 LEAST_LOG_WEIGHT = -1e30  # where a proposal is impossible
-SPLIT_WARMUP = 150  # iterations in which split trajectories find their step size
+SPLIT_WARMUP, MOST_WARM_STEPS = 60, 4  # iterations in which split trajectories find their step size; steps of each
+FIRST_STEP = 0.8  # of them: two make a quarter of a turn
 
 
 class ScoredProposals(NamedTuple):
@@ -108,7 +109,7 @@ class Surrogate(Sampler):
     far as these have forgotten their start: the summary prints how far. Modes that no start reached are invisible.
 
     All of the fit happens in the first iteration. Scored proposals need no warm-up, and the rest of it asks nobody;
-    split trajectories take the last 150 iterations of it to find their step size. With a warm-up chains start at trial
+    split trajectories take the last 60 iterations of it to find their step size. With a warm-up chains start at trial
     proposals, drawn by weight; without, where they are told to.
 
     Args:
@@ -178,7 +179,7 @@ class _Build:
             zero,
             ScoredProposals(jnp.zeros((number, len(position)), position.dtype), nothing, nothing, zero, zero),
             HMCState(jnp.zeros_like(position), zero, jnp.zeros_like(position)),
-            self.tuning.init(),
+            self.tuning.beginning_at(zero + FIRST_STEP),
             no_fit(self.first_fit.known()),
             jnp.zeros((), jnp.int32),
         )
@@ -240,14 +241,15 @@ class _Build:
         is_due = is_used & (drawn >= 0) & (drawn % number == 0)
 
         def score() -> tuple[Vector, ScoredProposals, Scalar]:
-            known = self.first_fit.known(scoring=scoring)
+            known = self.first_fit.known()
             for_draws, for_uniforms = jax.random.split(key)
             fit = state.fit
-            proposals, base, _ = draw_proposals(known, fit.expansion, fit.crowd, for_draws, number)
+            proposals, base, *_ = draw_proposals(known, fit.expansion, fit.crowd, for_draws, number)
             points = jnp.concatenate([state.position[None], proposals])
             base = jnp.concatenate([self._log_base(known, fit, state.position)[None], base])
             log_uniforms = -jax.random.exponential(for_uniforms, (number,), self.like.dtype)
-            points, (base, log_uniforms), values = known.score(points, (base, log_uniforms))
+            with scoring:
+                points, (base, log_uniforms), values = known.ask.score(points, (base, log_uniforms))
             log_weights = values + base
             log_weights = jnp.where(jnp.isfinite(log_weights), log_weights, -jnp.inf)
             said = report_on(log_weights[1:])
@@ -312,12 +314,15 @@ class _Build:
         def in_standard(z: Vector) -> Scalar:
             return -0.5 * jnp.vdot(z, z) if self.has_normal_prior else surrogate(law.place(z))
 
+        is_warming_up = self.tuning.is_warming_up(drawn + warmup)
         flow = rotation if self.has_normal_prior else flow_of(in_standard)
         kernel = hmc.build_kernel(split_integrator(in_standard, flow))
 
         def step(key: Key, inner: Any, adaptation: Adaptation) -> Any:
             for_jitter, for_move = jax.random.split(key)
             angle, number = steps_of(adaptation.step_size)
+            # Chains side by side would wait for the one that is trying out the smallest step.
+            number = jnp.where(is_warming_up, jnp.minimum(number, MOST_WARM_STEPS), number)
             jitter = jax.random.uniform(for_jitter, (), angle.dtype, 0.8, 1.2)
             mass = jnp.ones_like(inner.position)
             return kernel(for_move, inner, lambda z: self.everyone(law.place(z)), angle * jitter, mass, number)

@@ -11,6 +11,7 @@ import numpy as np
 from .._types import Scalar
 
 FLAT = 0.1  # sd of log weights below which their tail says nothing
+SHORT = 0.5  # reach of the upper tail of log weights below which its shape says nothing
 SHARE_LIMIT = 0.01  # of all weights that one may have
 LEAST_ACCEPTANCE = 0.15
 
@@ -65,10 +66,9 @@ def pareto_k(log_weights: jax.Array) -> Scalar:
     """Return the shape k̂ of the upper tail of weights (Zhang and Stephens 2009; Vehtari et al. 2024).
 
     A generalized Pareto law is fitted to the largest of the weights, min(N/5, 3√N) of them; k̂ is pulled a little
-    towards 1/2, as PSIS does. Zero where the log weights are nearly all the same.
+    towards 1/2, as PSIS does. Zero where they are flat.
     """
-    number = log_weights.size
-    tail = int(np.ceil(min(0.2 * number, 3 * np.sqrt(number))))
+    tail = _tail_length(log_weights.size)
     ordered = jnp.sort(log_weights)
     weights = jnp.exp(ordered - ordered[-1])
     excess = weights[-tail:] - weights[-tail - 1]
@@ -82,8 +82,21 @@ def pareto_k(log_weights: jax.Array) -> Scalar:
     mean_theta = jnp.sum(theta * jax.nn.softmax(jnp.where(jnp.isfinite(likelihood), likelihood, -jnp.inf)))
     k = jnp.log1p(-mean_theta * excess).mean()
     k = (tail * k + 5) / (tail + 10)
+    return jnp.where(are_flat(log_weights), 0.0, jnp.where(jnp.isfinite(k), k, jnp.inf))
+
+
+def are_flat(log_weights: jax.Array | np.ndarray) -> jax.Array:
+    """Tell whether weights, or the largest of them, are so nearly the same that the shape of their tail says nothing.
+
+    Of the others some may be far below, as those of proposals by a wide defensive component are.
+    """
     finite = jnp.where(jnp.isfinite(log_weights), log_weights, jnp.nan)
-    return jnp.where(jnp.nanstd(finite) < FLAT, 0.0, jnp.where(jnp.isfinite(k), k, jnp.inf))
+    ascending = jnp.sort(log_weights)
+    return (jnp.nanstd(finite) < FLAT) | (ascending[-1] - ascending[-_tail_length(log_weights.size) - 1] < SHORT)
+
+
+def _tail_length(number: int) -> int:
+    return int(np.ceil(min(0.2 * number, 3 * np.sqrt(number))))
 
 
 def choose(key: jax.Array, log_weights: jax.Array) -> jax.Array:

@@ -55,6 +55,9 @@ COLUMNS = (
     """*per gradient, round, message, MB*: the median ESS over what the kept iterations cost, warm-up left out.
     Gradients are one agent's (`published` counts 2 an iteration, one for its Hessian-vector product), the rest is the
     whole network's. A round is what happens between two waits; a message carries all chains.""",
+    """Rounds, messages and bytes were counted before digests and states rode on sums: `mala` took 8 rounds a draw on
+    the ring then and takes 4 now; `hmc` and `nuts` take 4 and 2 fewer an iteration there. `surrogate` is not in these
+    tables: see [Rounds](rounds.md).""",
     "*accepted*: the fraction of proposals taken; for `nuts` its mean acceptance probability.",
     "*step*: the step size; its mean where chains or iterations differ. (÷8): 8 times slower than by the rule below.",
 )

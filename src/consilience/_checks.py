@@ -73,12 +73,15 @@ def check_flag(name: str, value: Any) -> None:
     check(name, value, isinstance(value, bool), "True or False")
 
 
-def check_one_of(name: str, value: Any, choices: Sequence[str], others: str = "") -> None:
-    """Refuse what is not one of the names to choose from, and name the nearest; `others` may be chosen as well."""
+def check_one_of(name: str, value: Any, choices: Sequence[str], others: str = "", else_do: str = "") -> None:
+    """Refuse what is not one of the names to choose from, and name the nearest.
+
+    `others` may be chosen as well; `else_do` is what can be done in place of choosing.
+    """
     if not isinstance(value, str) or value not in choices:
         near = nearest(str(value), choices) or choices[0]
         reason = f"not one of {', '.join(map(repr, choices))}{others}"
-        raise Refused(f"{name} = {value!r}", reason, f"Write {name.split()[-1]}={near!r}.")
+        raise Refused(f"{name} = {value!r}", reason, f"Write {name.split()[-1]}={near!r}{else_do}.")
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

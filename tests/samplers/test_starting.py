@@ -244,6 +244,7 @@ def test_a_file_asks_for_it(name):
     ("table", "text"),
     [
         ({"name": "nuts", "start": "surogate"}, "nuts: start.*not one of 'surrogate'"),
+        ({"name": "nuts", "start": "none"}, "Write start='surrogate', or leave it out."),
         ({"name": "hmc", "inverse_mass_matrix": 1.0, "start": "surrogate"}, "inverse_mass_matrix: .* brings its own"),
         ({"name": "dula", "step_size": 0.1, "start": "surrogate"}, "dula has no setting start"),
         ({"name": "surrogate", "start": "surrogate"}, "surrogate has no setting start"),

@@ -503,7 +503,7 @@ def _check_request(request: Request, terms: Terms) -> None:
     """Refuse what agents on their owners' machines cannot run."""
     sampler = request.sampler
     if not sampler.communicates:
-        raise Refused(sampler.name, "it is not run by peers", "Use nuts, hmc, mala or dmala.")
+        raise Refused(sampler.name, "it is not run by peers", "Use nuts, hmc, mala, surrogate or dmala.")
     check_mask(terms.mask, request.network.size, sampler)
     check_consensus(terms.consensus, terms.mask, request.network.size)
     if request.posterior.own_log_prior is not None and not terms.mask:

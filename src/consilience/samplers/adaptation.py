@@ -210,7 +210,7 @@ class TunedSampler(Sampler):
         check(f"{self.name}: target_acceptance", target, 0 < real_number(target) < 1, "a number between 0 and 1")
         object.__setattr__(self, "inverse_mass_matrix", check_mass(self.name, self.inverse_mass_matrix))
         if self.start is not None:
-            check_one_of(f"{self.name}: start", self.start, STARTS)
+            check_one_of(f"{self.name}: start", self.start, STARTS, else_do=", or leave it out")
             if self.inverse_mass_matrix is not None:
                 fix = f'Write cs.{self.name}(start="surrogate"), or leave start out.'
                 raise Refused(f"{self.name}: inverse_mass_matrix", "a start from a surrogate brings its own", fix)

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.rounds.cells import FULL, METHODS, QUICK, REFERENCE, RoundsCell, RoundsLength, all_cells
 from benchmarks.rounds.measures import Moments, accuracy, lockstep_sums, mixing, moments
 from benchmarks.rounds.page import AIMS, in_short, is_right, page, to_enough
-from benchmarks.rounds.rows import measure
+from benchmarks.rounds.rows import OF_SURROGATE, measure, surrogate_figures
 from benchmarks.rounds.runs import Book
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -49,9 +49,19 @@ def test_cells_are_measured(rows):
     assert nuts["warm"]["rounds"] == 2 * depth * nuts["warm"]["sums"] + 2 * depth * 60
     assert ours["splits"] is False and ours["sampling"]["sums"] == 1
     assert ours["sampling"]["rounds"] == 3 * depth and ours["warm"]["sums"] == ours["fit_sums"]
+    assert all(ours[name] is not None and nuts[name] is None for name in OF_SURROGATE)
     assert ours["ess"] > 1000 and abs(ours["variance_ratio"] - 1) < 0.3
     assert nuts["chain_sums"] > nuts["sampling"]["sums"]  # of two chains, side by side
     assert len(reference["moments"]["mean"]) == ours["dimension"] == 9
+
+
+def test_a_figure_that_a_surrogate_does_not_have_is_an_error():
+    """As after it was given another name: a row without it would look like one of a sampler without a surrogate."""
+    stats = {name: np.array([[0.5]]) for name in ("surrogate_split", *OF_SURROGATE.values())}
+    assert set(surrogate_figures(stats).values()) == {0.5}
+    del stats["surrogate_correlation"]
+    with pytest.raises(KeyError, match="surrogate_correlation"):
+        surrogate_figures(stats)
 
 
 def test_rows_are_kept_and_not_run_again(rows, tmp_path):

@@ -122,7 +122,8 @@ the long run's own included. The worst of many parameters is a few standard erro
 SURROGATE = """*way*: scored proposals, or split trajectories where their weights were too unequal. *fit*: sums that
 found the surrogate. *accepts*: the fraction of proposals or trajectories taken. *ESS*: effective draws of one proposal
 or trajectory. *sums an ESS*: of split trajectories, those of one chain alone for an effective draw; chains share
-them."""
+them. Rows do not record whether [certificates](report.md#certificate) hold: a run's summary says so, and
+[Choose a sampler](choose.md#slow-links-exact-draws-in-tens-of-sums) names models for which they failed."""
 
 
 def in_short(by_key: Mapping[tuple[str, str], Row], models: Sequence[str]) -> str:

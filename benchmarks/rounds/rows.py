@@ -25,6 +25,11 @@ from .models import MODELS, RoundsModel
 Row = dict[str, Any]
 AT_ONCE = 500  # draws of a chunk, where they fit into its buffer
 DIGITS_KEPT = 6  # of a reference's moments
+OF_SURROGATE = {  # a row's names for what a surrogate's fit says
+    "trial_acceptance": "surrogate_acceptance",
+    "pareto_k": "surrogate_pareto_k",
+    "correlation": "surrogate_correlation",
+}
 SMALL_STEPS = 0.95  # acceptance at which nuts gets into funnels
 
 
@@ -112,16 +117,16 @@ def figures(cell: RoundsCell, model: RoundsModel, truth: Moments) -> Row:
         "sampling": cost(sums_of(stats, proposals, length.draws), traffic),
         "chain_sums": chain_sums(stats),
         "acceptance": float(stats["acceptance_rate"].mean()),
-        "trial_acceptance": figure_of(stats, "surrogate_acceptance"),
-        "pareto_k": figure_of(stats, "surrogate_pareto_k"),
-        "forgotten": figure_of(stats, "surrogate_forgotten"),
+        **surrogate_figures(stats),
         **mixing(draws),
         **accuracy(draws, truth),
     }
 
 
-def figure_of(stats: Mapping[str, np.ndarray], name: str) -> float | None:
-    return float(stats[name][-1, 0]) if name in stats else None
+def surrogate_figures(stats: Mapping[str, np.ndarray]) -> dict[str, float | None]:
+    """Return what a surrogate's fit said of itself; None each of a sampler without one."""
+    has_one = "surrogate_split" in stats
+    return {name: float(stats[figure][-1, 0]) if has_one else None for name, figure in OF_SURROGATE.items()}
 
 
 def cost(sums: int, traffic: Any) -> dict[str, int]:

@@ -25,7 +25,7 @@ from consilience.samplers.starting import MOST_DENSE, has_normal_prior
 
 from ..statistical import assert_caught, assert_right
 from ..targets import Target, linear_regression, log_gamma
-from .harness import draws, simulation
+from .harness import Lanes, draws, simulation
 
 RING = cs.Network.ring(6)
 FEW = partial(cs.surrogate, 100)
@@ -379,16 +379,6 @@ def test_agents_that_start_apart_go_on_from_where_the_root_is(monkeypatch):
     run = simulation(target, cs.Network.path(3), FEW(correction="scored"), one_copy=False, num_warmup=1)
     found = run.advance(5, 1).positions
     assert (found == found[:, :, :1]).all()
-
-
-class Lanes(Alone):
-    """Agents side by side under `vmap`, whose values may differ without anyone's knowing."""
-
-    def follow_root(self, x, digest):
-        return jax.tree.map(lambda leaf: lax.all_gather(leaf, "agents")[0], x), digest
-
-    def total(self, x, at=None):
-        return lax.psum(x, "agents")
 
 
 def test_all_agents_use_the_root_s_surrogate(monkeypatch):

@@ -3,13 +3,25 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 import consilience as cs
 from consilience.engine import loop
 from consilience.model import Layout, stack_shards
+from consilience.neighbors import Alone
 from consilience.runs import simulation as lanes
 
 from ..targets import ONE_CHAIN
+
+
+class Lanes(Alone):
+    """Agents side by side under `vmap`, whose values may differ without anyone's knowing."""
+
+    def follow_root(self, x, digest=()):
+        return jax.tree.map(lambda leaf: lax.all_gather(leaf, "agents")[0], x), digest
+
+    def total(self, x, at=None):
+        return lax.psum(x, "agents")
 
 
 def simulation(target, network, sampler, start=None, chains=1, seed=0, num_warmup=0, **options):

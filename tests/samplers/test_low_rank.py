@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
 import consilience as cs
 from consilience.model import Layout, stack_shards
@@ -14,7 +15,7 @@ from consilience.samplers.low_rank import RANK, REFINEMENTS, FitCounts, LowRankN
 
 from ..statistical import assert_right
 from ..targets import linear_regression
-from .harness import draws, simulation
+from .harness import Lanes, draws, simulation
 
 RING = cs.Network.ring(6)
 FAR = np.full(3, 50.0, np.float32)
@@ -54,15 +55,20 @@ def spiked(dimension, rank):
     return log_likelihood, covariance @ likelihood @ center, covariance
 
 
+def fitted(prior_sd, log_likelihood, start, neighbors=None):
+    """Fit a law under a normal prior around nought."""
+    neighbors = neighbors or Alone()
+    counts = FitCounts(*(neighbors.repeated() for _ in FitCounts._fields))
+
+    def log_prior(q):
+        return -0.5 * jnp.vdot(q, q) / prior_sd**2
+
+    return fit_low_rank(log_prior, log_likelihood, neighbors, counts, start, jax.random.key(0))
+
+
 def test_what_is_diagonal_plus_low_rank_is_found():
     log_likelihood, mean, covariance = spiked(300, 10)
-    counts = FitCounts(*(Alone().repeated() for _ in FitCounts._fields))
-
-    def fit(key):
-        prior, start = (lambda q: -0.5 * jnp.vdot(q, q)), jnp.zeros(300)
-        return fit_low_rank(prior, log_likelihood, Alone(), counts, start, key)
-
-    found = jax.jit(fit)(jax.random.key(0))
+    found = jax.jit(lambda: fitted(1.0, log_likelihood, jnp.zeros(300)))()
     assert found.climbs <= low_rank.MOST_STEPS // 2
     root = columns(found.law)
     scales = np.linalg.eigvals(np.linalg.solve(covariance, root @ root.T)).real
@@ -71,6 +77,49 @@ def test_what_is_diagonal_plus_low_rank_is_found():
     assert np.linalg.cond(covariance / sd[:, None] / sd) > 1000  # a diagonal alone would not do
     assert np.abs(np.linalg.solve(np.linalg.cholesky(covariance), found.law.mean - mean)).max() < 0.05
     assert starting.spread_of(found.log_weights) < 2
+
+
+def counts_of_fifty(w):
+    """Return the log-likelihood of a Poisson count with a log link, whose curvature is e^w."""
+    return 50 * w[0] - jnp.exp(w[0])
+
+
+@pytest.mark.parametrize("start", [0.0, -8.0])
+def test_a_step_too_far_is_taken_back_with_the_curvature_that_is_there(start):
+    """The first step leads to where the curvature is beyond all bounds: it says nothing of where the chain still is."""
+    found = jax.jit(lambda start: fitted(10**0.5, counts_of_fifty, start))(jnp.array([start]))
+    mode = 3.904  # 50 = e^w + w / 10
+    np.testing.assert_allclose(found.law.mean, mode, atol=0.03)
+    np.testing.assert_allclose(columns(found.law)[0, 0], (np.exp(mode) + 0.1) ** -0.5, rtol=0.03)
+    assert 4 < found.climbs < low_rank.MOST_STEPS
+
+
+def test_from_a_start_that_is_impossible_it_does_not_climb():
+    found = jax.jit(lambda: fitted(1.0, lambda w: jnp.log(w[0]), jnp.array([-1.0])))()
+    assert found.climbs == 1
+    assert not jnp.isfinite(starting.spread_of(found.log_weights))
+
+
+def test_it_is_the_root_that_stops_a_climb(monkeypatch):
+    """Agents' processors round eigenvalues in their own ways: here all others have arrived before the root has."""
+    ritz = low_rank._ritz
+
+    def rounded_apart(directions, products):
+        vectors, values = ritz(directions, products)
+        return vectors, values * jnp.where(lax.axis_index("agents") == 0, 1.0, 1e6)
+
+    def climbed(share):
+        def log_likelihood(w):
+            return share * counts_of_fifty(w)
+
+        return fitted(10**0.5, log_likelihood, jnp.zeros(1), Lanes())
+
+    alone = jax.jit(lambda: fitted(10**0.5, counts_of_fifty, jnp.zeros(1)))()
+    monkeypatch.setattr(low_rank, "_ritz", rounded_apart)
+    found = jax.jit(jax.vmap(climbed, axis_name="agents"))(jnp.full(3, 1 / 3))
+    assert (found.climbs == found.climbs[0]).all()
+    assert abs(found.climbs[0] - alone.climbs) <= 1
+    np.testing.assert_allclose(found.law.mean[0], alone.law.mean, atol=0.01)
 
 
 @pytest.fixture

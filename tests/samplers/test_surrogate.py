@@ -1,5 +1,6 @@
 """`cs.surrogate`: its parts against what they approximate, its draws against exact ones, its certificate tried."""
 
+import re
 from dataclasses import replace
 from functools import partial
 
@@ -12,17 +13,19 @@ from jax import lax
 from scipy.stats import chi2
 
 import consilience as cs
+from consilience._refused import Refused
 from consilience.model import Layout
 from consilience.neighbors import AGENTS, Alone
+from consilience.neighbors.lanes import LaneNeighbors
 from consilience.samplers import fitting, proposals, surrogate, weights
 from consilience.samplers.expansion import Derivatives, Expansion, Hill, climb, derivatives_in, expand, other_mode
 from consilience.samplers.proposals import ROUNDS, Crowd, Normal, draw_crowd, draw_normal, gather, settle
 from consilience.samplers.split import QUARTER, flow_of, rotation, steps_of
-from consilience.samplers.starting import has_normal_prior
+from consilience.samplers.starting import MOST_DENSE, has_normal_prior
 
 from ..statistical import assert_caught, assert_right
 from ..targets import Target, linear_regression, log_gamma
-from .harness import draws, simulation
+from .harness import Lanes, draws, simulation
 
 RING = cs.Network.ring(6)
 FEW = partial(cs.surrogate, 100)
@@ -369,23 +372,13 @@ def test_proposals_are_no_chain():
 
 def test_agents_that_start_apart_go_on_from_where_the_root_is(monkeypatch):
     """Where a chain starts is each agent's own computation, whose rounding may choose another trial proposal."""
-    monkeypatch.setattr(surrogate, "choose", lambda key, log_weights: jax.lax.axis_index("agents"))
+    monkeypatch.setattr(surrogate, "choose", lambda key, log_weights: lax.axis_index(AGENTS))
     never = -50.0  # less than nought, so that no proposal is taken and all stay where they started
     monkeypatch.setattr(jax.random, "exponential", lambda key, shape, dtype: jnp.full(shape, never, dtype))
     target = linear_regression(3)
     run = simulation(target, cs.Network.path(3), FEW(correction="scored"), one_copy=False, num_warmup=1)
     found = run.advance(5, 1).positions
     assert (found == found[:, :, :1]).all()
-
-
-class Lanes(Alone):
-    """Agents side by side under `vmap`, whose values may differ without anyone's knowing."""
-
-    def follow_root(self, x, digest):
-        return jax.tree.map(lambda leaf: lax.all_gather(leaf, "agents")[0], x), digest
-
-    def total(self, x, at=None):
-        return lax.psum(x, "agents")
 
 
 def test_all_agents_use_the_root_s_surrogate(monkeypatch):
@@ -801,3 +794,25 @@ def test_of_a_handful_of_draws_no_tail_is_known_and_the_certificate_says_so(easy
     found = few.summary().certificate
     assert not found.holds
     assert "inf, upper tail of" in str([check.found for check in found.checks])
+
+
+@pytest.mark.parametrize("by", [0.0, 1.0])
+def test_an_agent_that_reads_other_scores_is_found_out_with_the_block(monkeypatch, by):
+    total, scores = LaneNeighbors.total, (101,)  # of a block, and of where the chain is
+
+    def perturbed(self, x, at=None):
+        found = total(self, x, at)
+        if getattr(x, "shape", ()) == scores:
+            found = found + jnp.where(lax.axis_index(AGENTS) == 1, by * jnp.sin(37.0 * jnp.arange(len(x))), 0)
+        return found
+
+    monkeypatch.setattr(LaneNeighbors, "total", perturbed)
+    target, sampler = linear_regression(5), cs.surrogate(100, correction="scored")
+    run = simulation(target, cs.Network.ring(5), sampler, target.mean, 1, one_copy=False)
+    out_of_step = run.advance(5, 1).stats["out_of_step"]
+    assert [each.any() for each in out_of_step] == [bool(by), False, False, False, False]
+
+
+def test_models_for_whose_hessians_it_has_no_room_are_refused_with_what_takes_them():
+    with pytest.raises(Refused, match="2,001 parameters.*" + re.escape('Take cs.nuts(start="surrogate")')):
+        cs.surrogate().resolve(RING, MOST_DENSE + 1)

@@ -246,13 +246,13 @@ def draw(job: Job, done: Progress, began: float, observe: Callable[[Chunk, Progr
                 chunk = chains.advance(max(1, min(most, agreed.iterations // length.thin)), length.thin)
                 done = replace(done, drawn=first + len(chunk.positions))
                 diverged = diverged or _divergence(chunk, first, job.prepared.network)
-            if objection := job.prepared.sampler.objection(chunk.stats):
-                raise objection
             redone, watched = check_in_step(chunk, (done.redone, done.watched))
             seconds = before + time.perf_counter() - began
             done = replace(done.sent(chunk.traffic), seconds=seconds, redone=redone, watched=watched)
             # Before anything of the chunk is kept: agents that are processes learn by it that they have drawn the same.
             agreed = job.home.agree(Wish(chains.iterations_at_once(), sink.is_due))
+            if objection := job.prepared.sampler.objection(chunk.stats):
+                raise objection
             is_last = agreed.stop or done.drawn == length.num_samples
             writer.wait()  # what is written now may be saved at once
             save = sink.is_due if agreed.save is None else agreed.save

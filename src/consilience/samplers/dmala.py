@@ -86,7 +86,8 @@ class DMALA(TunedSampler):
     An iteration costs 2·rounds rounds of gossip with a vector each, the exact sum of a number, and a flooded decision.
 
     Args:
-      step_size: ε. None: found during warm-up.
+      step_size: ε. None: found during warm-up. With a start from a surrogate, in units of the surrogate's sd where
+        that is used, of ω where it is of no use.
       inverse_mass_matrix: M⁻¹: a number, a vector or a matrix. None: a diagonal, found during warm-up, the same on all
         agents: they average what their draws say at the end of each window.
       rounds: rounds of each averaging. "auto": those of a Chebyshev polynomial that shrinks disagreement to a tenth, or
@@ -94,7 +95,8 @@ class DMALA(TunedSampler):
         do, with a warning where that is too little.
       energy: the formula for log ρ, "exact" or "trapezoid".
       target_acceptance: the acceptance rate that the step size is tuned for.
-      start: "surrogate": take start, mass matrix and step size from a surrogate. None: begin where the run says.
+      start: "surrogate": take start, mass matrix and step size from a surrogate; a step size that is given is kept, in
+        those units. None: begin where the run says.
     """
 
     _: KW_ONLY

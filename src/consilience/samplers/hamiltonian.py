@@ -136,10 +136,12 @@ class NUTS(Hamiltonian):
     the Hessian with 48 vectors a sum, from one start: other modes are then not looked for.
 
     Args:
-      step_size: ε of the leapfrog steps.
+      step_size: ε of the leapfrog steps. With a start from a surrogate, in units of the surrogate's sd where that is
+        used, of ω where it is of no use.
       inverse_mass_matrix: M⁻¹: a number, a vector or a matrix.
       target_acceptance: the acceptance rate that the step size is tuned for.
-      start: "surrogate": take start, mass matrix and step size from a surrogate. None: begin where the run says.
+      start: "surrogate": take start, mass matrix and step size from a surrogate; a step size that is given is kept, in
+        those units. None: begin where the run says.
       dense_mass: adapt a full mass matrix, not a diagonal.
       max_num_doublings: the longest trajectory has 2**max_num_doublings - 1 leapfrog steps.
     """
@@ -186,12 +188,14 @@ class HMC(Hamiltonian):
     come back to where they started wherever that length is a period of the motion (Neal 2011), and do not mix there.
 
     Args:
-      step_size: ε.
+      step_size: ε. With a start from a surrogate, in units of the surrogate's sd where that is used, of ω where it is
+        of no use.
       step_size_jitter: j, from 0 up to but not including 1.
       inverse_mass_matrix: M⁻¹: a number, a vector or a matrix.
       num_integration_steps: L.
       target_acceptance: the acceptance rate that the step size is tuned for.
-      start: "surrogate": take start, mass matrix and step size from a surrogate. None: begin where the run says.
+      start: "surrogate": take start, mass matrix and step size from a surrogate; a step size that is given is kept, in
+        those units. None: begin where the run says.
       dense_mass: adapt a full mass matrix, not a diagonal.
     """
 
@@ -248,10 +252,12 @@ class MALA(Hamiltonian):
     (BlackJAX's `mala` takes that, and has no mass matrix).
 
     Args:
-      step_size: ε.
+      step_size: ε. With a start from a surrogate, in units of the surrogate's sd where that is used, of ω where it is
+        of no use.
       inverse_mass_matrix: M⁻¹: a number, a vector or a matrix.
       target_acceptance: the acceptance rate that the step size is tuned for; 0.57 is best for many parameters.
-      start: "surrogate": take start, mass matrix and step size from a surrogate. None: begin where the run says.
+      start: "surrogate": take start, mass matrix and step size from a surrogate; a step size that is given is kept, in
+        those units. None: begin where the run says.
       dense_mass: adapt a full mass matrix, not a diagonal.
     """
 

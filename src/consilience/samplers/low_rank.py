@@ -14,6 +14,7 @@ of the covariance follows in closed form, S (I + U diag((1 + θ)^-½ - 1) Uᵀ):
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -73,18 +74,15 @@ class Products(NamedTuple):
     products: jax.Array  # (dimension, rank)
 
 
-def products_of(
-    log_likelihood: LogDensity, neighbors: Neighbors, at: Vector, vectors: jax.Array
-) -> tuple[Any, Products]:
-    """Ask the network for derivatives at a point, by one exact sum; return the root's point and vectors with them."""
-    (at, vectors), _ = neighbors.follow_root((at, vectors))
+def products_of(log_likelihood: LogDensity, neighbors: Neighbors, at: Vector, vectors: jax.Array) -> Products:
+    """Ask the network for derivatives at a point and along vectors that all agents have, by one exact sum."""
 
     def product(vector: Vector) -> Vector:
         return jax.jvp(jax.grad(log_likelihood), (at,), (vector,))[1]
 
     value, gradient = jax.value_and_grad(log_likelihood)(at)
     products = lax.map(product, vectors.T, batch_size=PRODUCTS_AT_ONCE).T
-    return (at, vectors), Products(*neighbors.total((value, gradient, products), at=at))
+    return Products(*neighbors.total((value, gradient, products), at=at))
 
 
 class LowRankFit(NamedTuple):
@@ -97,10 +95,14 @@ class LowRankFit(NamedTuple):
 
 
 class Ascent(NamedTuple):
+    """A climb so far: what the root has said of it is every agent's, to the last bit."""
+
     q: Vector  # the best so far
     gradient: Vector  # there, of the log posterior
     height: Scalar
-    proposed: Vector
+    vectors: jax.Array  # approximate eigenvectors there, of the Hessian in the prior's scale
+    values: Vector  # and eigenvalues
+    proposed: Vector  # as the root says, and so are the directions and whether it has arrived
     directions: jax.Array  # orthonormal, to which the next products are
     damping: Scalar
     has_arrived: Flag
@@ -110,13 +112,15 @@ class Ascent(NamedTuple):
 class FitCounts(NamedTuple):
     """Contexts in which a fit's questions are counted."""
 
+    telling: Repeated
     climbing: Repeated
     refining: Repeated
     scoring: Repeated
 
     def times(self, fits: Count, climbs: Count) -> None:
         """Say how many fits there were, one or none, and how many sums in its climb."""
-        for loop, count in zip(self, (climbs, REFINEMENTS * fits, fits), strict=True):
+        counts = (climbs + fits, climbs, REFINEMENTS * fits, fits)  # a climb's last point is told and not looked at
+        for loop, count in zip(self, counts, strict=True):
             loop.times(count, (fits, climbs), is_common=True)
 
 
@@ -127,14 +131,21 @@ def fit_low_rank(
     for_climb, for_signs, for_draws = jax.random.split(key, 3)
     scale = _prior_scale(log_prior, start)
 
-    def ask(at: Vector, directions: jax.Array, scale: Vector) -> tuple[Vector, jax.Array, Products]:
-        (at, vectors), found = products_of(log_likelihood, neighbors, at, scale[:, None] * directions)
-        return at, vectors / scale[:, None], found
+    def tell(said: Any) -> Any:
+        with counts.telling:
+            return neighbors.follow_root(said, ())[0]
 
-    with counts.climbing:
-        ends = _climb(log_prior, ask, scale, start, for_climb)
-    with counts.refining:
-        law = _refined(log_prior, ask, scale, ends, for_signs)
+    def derive(at: Vector, vectors: jax.Array) -> Products:
+        with counts.climbing:
+            return products_of(log_likelihood, neighbors, at, vectors)
+
+    def ask(at: Vector, directions: jax.Array, scale: Vector) -> tuple[jax.Array, Products]:
+        with counts.refining:
+            (at, vectors), _ = neighbors.follow_root((at, scale[:, None] * directions), ())
+            return vectors / scale[:, None], products_of(log_likelihood, neighbors, at, vectors)
+
+    ends = _climb(log_prior, tell, derive, scale, start, for_climb)
+    law = _refined(log_prior, ask, scale, ends, for_signs)
     z = jax.random.normal(for_draws, (TRIALS, len(start)), start.dtype)
     with counts.scoring:
         proposals, _ = neighbors.follow_root(jax.vmap(law.place)(z))
@@ -163,21 +174,37 @@ def _orthonormal(products: jax.Array) -> jax.Array:
     return jnp.where(jnp.isfinite(basis).all(), basis, jnp.eye(len(products), products.shape[1], dtype=products.dtype))
 
 
-def _climb(log_prior: LogDensity, ask: Any, scale: Vector, start: Vector, key: Key) -> Ascent:
-    """Climb the posterior by a damped Newton method, whose Hessian is of low rank in the prior's scale."""
+def _climb(
+    log_prior: LogDensity,
+    tell: Callable[[Any], Any],
+    derive: Callable[[Vector, jax.Array], Products],
+    scale: Vector,
+    start: Vector,
+    key: Key,
+) -> Ascent:
+    """Climb the posterior by a damped Newton method, whose Hessian is of low rank in the prior's scale.
+
+    A step that leads down is taken back with all that was seen there, and damped eight times as much.
+
+    Args:
+      tell: returns the root's copy of what it is given. When to stop follows from eigenvalues, which another processor
+        rounds in another way: it is the root that stops, with the point that it would look at next.
+      derive: returns the network's derivatives at a point, and along vectors, by one exact sum.
+    """
     rank = min(RANK, len(start))
 
     def look(state: Ascent) -> Ascent:
-        at, directions, found = ask(state.proposed, state.directions, scale)
+        at, found = state.proposed, derive(state.proposed, scale[:, None] * state.directions)
         height, gradient = found.value + log_prior(at), found.gradient + jax.grad(log_prior)(at)
         products = -scale[:, None] * found.products
         is_smooth = jnp.isfinite(height) & jnp.isfinite(gradient).all() & jnp.isfinite(products).all()
         is_up = is_smooth & (height >= state.height)
-        q, gradient, height = jax.tree.map(
-            lambda new, old: jnp.where(is_up, new, old), (at, gradient, height), (state.q, state.gradient, state.height)
+        products = jnp.where(is_up, products, state.directions)
+        q, gradient, height, vectors, values = jax.tree.map(
+            lambda new, old: jnp.where(is_up, new, old),
+            (at, gradient, height, *_ritz(state.directions, products)),
+            (state.q, state.gradient, state.height, state.vectors, state.values),
         )
-        products = jnp.where(is_smooth, products, directions)
-        vectors, values = _ritz(directions, products)
         sizes = jnp.abs(values)
         rest = sizes.min()  # of directions that were not looked at, at most about so much
         damping = jnp.where(is_up, state.damping / 8, jnp.maximum(8 * state.damping, FIRST_DAMPING))
@@ -188,18 +215,25 @@ def _climb(log_prior: LogDensity, ask: Any, scale: Vector, start: Vector, key: K
             return (slope - vectors @ along) / (1 + rest + more) + vectors @ (along / (1 + sizes + more))
 
         decrement = 0.5 * jnp.vdot(slope, solved(jnp.zeros_like(damping)))
-        has_arrived = (decrement < ARRIVED) | (damping > MOST_DAMPING)
+        # From a start at which something is not finite there is no way up, and it is not asked about again.
+        has_arrived = (is_up & (decrement < ARRIVED)) | (damping > MOST_DAMPING) | ~jnp.isfinite(height)
         proposed = q + scale * solved(damping * (1 + sizes.max()))
-        return Ascent(q, gradient, height, proposed, _orthonormal(products), damping, has_arrived, state.sums + 1)
+        proposed, directions, has_arrived = tell((proposed, _orthonormal(products), has_arrived))
+        sums = state.sums + 1
+        return Ascent(q, gradient, height, vectors, values, proposed, directions, damping, has_arrived, sums)
 
+    drawn = _orthonormal(jax.random.normal(key, (len(start), rank), start.dtype))
+    proposed, directions, nobody = tell((start, drawn, jnp.array(False)))
     first = Ascent(
         start,
         jnp.zeros_like(start),
         jnp.full((), -jnp.inf, start.dtype),
-        start,
-        _orthonormal(jax.random.normal(key, (len(start), rank), start.dtype)),
+        directions,
+        jnp.zeros(rank, start.dtype),
+        proposed,
+        directions,
         jnp.full((), FIRST_DAMPING, start.dtype),
-        jnp.array(False),
+        nobody,
         jnp.int32(0),
     )
     return lax.while_loop(lambda state: ~state.has_arrived & (state.sums < MOST_STEPS), look, first)
@@ -219,7 +253,7 @@ def _refined(log_prior: LogDensity, ask: Any, scale: Vector, ends: Ascent, key: 
 
     def look(number: Count, state: Refined) -> Refined:
         is_diagonal = number == DIAGONAL_AT
-        _, asked, found = ask(q, jnp.where(is_diagonal, signs, state.basis), state.scale)
+        asked, found = ask(q, jnp.where(is_diagonal, signs, state.basis), state.scale)
         whole = -state.scale[:, None] * (found.products + of_prior(state.scale[:, None] * asked))
         vectors, values = _ritz(asked, whole - asked)
         better = Refined(state.scale, _orthonormal(whole - asked), vectors, values)

@@ -43,6 +43,7 @@ from .fitting import (
 from .low_rank import REFINEMENTS, FitCounts, LowRankNormal, fit_low_rank
 from .metropolis import select
 from .proposals import Normal
+from .weights import choose
 
 T = TypeVar("T")
 
@@ -364,7 +365,7 @@ def started_kernel(
         def begin(fitted: Fitted) -> tuple[Start, Any]:
             with sharing:  # all agents must move in the same coordinates, to the last bit
                 start, _ = neighbors.follow_root(Start.of(fitted, like), ())
-            chosen = fitted.proposals[jax.random.categorical(key, tempered(fitted.log_weights))]
+            chosen = fitted.proposals[choose(key, tempered(fitted.log_weights))]
             position = jnp.where(start.is_used & (length > 0), chosen, state.position)
             with starting:
                 z, _ = neighbors.follow_root(start.law.standardise(position), ())

@@ -23,7 +23,7 @@ from .proposals import mixed_density
 from .replicated import Algorithm, ReplicatedState, move_replicated, network_logdensity
 from .settings import register_settings, static
 from .split import flow_of, rotation, split_integrator, steps_of
-from .starting import FirstFit
+from .starting import MOST_DENSE, FirstFit
 from .weights import choose, report_on
 
 CORRECTIONS = ("auto", "scored", "split")
@@ -138,6 +138,9 @@ class Surrogate(Sampler):
         check(f"{self.name}: target_acceptance", target, 0 < real_number(target) < 1, "a number between 0 and 1")
 
     def resolve(self, network: Network, dimension: int, num_warmup: int = 0) -> Surrogate:
+        if dimension > MOST_DENSE:
+            reason = f"its Hessians of {dimension:,} parameters would fill memory and messages; it takes {MOST_DENSE:,}"
+            raise Refused(self.name, reason, 'Take cs.nuts(start="surrogate"), which needs no whole Hessian.')
         schedule = Schedule.of(min(num_warmup, SPLIT_WARMUP))
         return replace(self, num_warmup=num_warmup, schedule=schedule, fit_settings=FitSettings.of(dimension))
 
@@ -240,7 +243,7 @@ class _Build:
         number, scoring = self.sampler.num_proposals, self.neighbors.repeated()
         is_due = is_used & (drawn >= 0) & (drawn % number == 0)
 
-        def score() -> tuple[Vector, ScoredProposals, Scalar]:
+        def score() -> tuple[Vector, ScoredProposals, Scalar, Flag]:
             known = self.first_fit.known()
             for_draws, for_uniforms = jax.random.split(key)
             fit = state.fit
@@ -252,13 +255,17 @@ class _Build:
                 points, (base, log_uniforms), values = known.ask.score(points, (base, log_uniforms))
             log_weights = values + base
             log_weights = jnp.where(jnp.isfinite(log_weights), log_weights, -jnp.inf)
+            # Where a chain starts is each agent's own computation; from there on all have the root's position.
+            came_to = jnp.where(drawn == 0, points[0], state.position)
+            decides = jnp.concatenate([came_to, points.ravel(), log_weights, log_uniforms])
+            with scoring:
+                log_weight, is_in_step = self.neighbors.follow_root(log_weights[0], _same_bits(decides))
             said = report_on(log_weights[1:])
             block = ScoredProposals(points[1:], log_weights[1:], log_uniforms, said.pareto_k, said.largest_share)
-            return points[0], block, log_weights[0]
+            return points[0], block, log_weight, is_in_step
 
-        # The root's position is everybody's: where a chain starts is each agent's own computation.
-        as_it_was = state.position, state.block, state.log_weight
-        before, block, log_weight = lax.cond(is_due, score, lambda: as_it_was)
+        as_it_was = state.position, state.block, state.log_weight, jnp.array(True)
+        before, block, log_weight, is_in_step = lax.cond(is_due, score, lambda: as_it_was)
         scoring.times(is_due.astype(jnp.int32), log_weight)
         turn = jnp.maximum(drawn, 0) % number
         proposal, proposed, log_uniform = (leaf[turn] for leaf in block[:3])
@@ -270,6 +277,7 @@ class _Build:
         said = {
             "acceptance_rate": jnp.where(is_moving, jnp.exp(jnp.minimum(0.0, log_ratio)), 0.0).astype(self.like.dtype),
             "is_accepted": is_accepted,
+            "out_of_step": ~is_in_step,
             "log_weight": jnp.where(is_moving & jnp.isfinite(proposed), proposed, LEAST_LOG_WEIGHT),
             "block_pareto_k": block.pareto_k,
             "block_largest_share": block.largest_share,
@@ -336,3 +344,15 @@ class _Build:
         position = jnp.where(is_idle, state.position, law.place(moved.inner.position))
         info["step_size"], _ = steps_of(info["step_size"])
         return state._replace(position=position, inner=moved.inner, adaptation=moved.adaptation), info
+
+
+def _same_bits(vector: Vector) -> jax.Array:
+    """Return a digest that agents have alike where all of a vector's bits are, whatever their processors are.
+
+    By bits, and in whole numbers: a few nats of one weight are lost in the rounding of a projection of thousands.
+    """
+    words = lax.bitcast_convert_type(vector, jnp.uint32).ravel()
+    mixed = words * jnp.uint32(0x9E3779B1) + jnp.arange(words.size, dtype=jnp.uint32) * jnp.uint32(0x85EBCA77)
+    mixed = (mixed ^ (mixed >> 15)) * jnp.uint32(0xC2B2AE3D)
+    digest = (mixed ^ (mixed >> 13)).sum(dtype=jnp.uint32) >> 8  # 24 bits, which are a whole number of any float
+    return jnp.stack([digest.astype(vector.dtype), jnp.zeros((), vector.dtype)])[None]

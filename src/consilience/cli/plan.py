@@ -52,6 +52,9 @@ ASSUMED_EVALUATIONS = 15  # a NUTS trajectory of four doublings
 PAGE = "docs/plan.md"
 LEAST_GAIN = 2.0  # times the draws for the time, from which on more chains are worth a line
 PICTURES = (".png", ".svg", ".pdf")
+WAYS_HELP = (
+    "The way of sums: tree, gather where they are masked, or auto: whole runs by the quicker, draws by the tree."
+)
 SAMPLER_WIDTH = 14  # of a table that has room in 80 columns
 IF_UNLIKELY = {SURROGATE: "if its proposals are accepted", SPLIT: "if its proposals are not"}
 
@@ -90,14 +93,7 @@ def plan(
             help="A run's folder: it knows dimension, sampler, chains, gradients and effective draws.", metavar="DIR"
         ),
     ] = None,
-    consensus: Annotated[
-        str,
-        Option(
-            help="The way of sums: tree, gather where they are masked, or auto: draws by the tree, whole runs by what "
-            "is sooner.",
-            autocompletion=lambda: [*CONSENSUS],
-        ),
-    ] = CONSENSUS[0],
+    consensus: Annotated[str, Option(help=WAYS_HELP, autocompletion=lambda: [*CONSENSUS])] = CONSENSUS[0],
     weights: Annotated[str, WEIGHTS] = "metropolis",
     seed: NetworkSeed = 0,
     figure: Annotated[

@@ -122,6 +122,8 @@ def test_a_run_knows_what_nobody_has_to_say(project, done):
         (["ring:5", *LINKS, *MALA, "--links", "nowhere.csv"], "there is no file nowhere.csv"),
         (["ring:5", *LINKS, *MALA, "--run", "nowhere"], "holds no run"),
         (["ring:5", *LINKS, *MALA, "--figure", "plan.txt"], ".png"),
+        (["path:2", *LINKS, *MALA, "--consensus", "gather"], "two agents cannot mask"),
+        (["path:2", *LINKS, "--dimension", "5", "--sampler", "surrogate", "--consensus", "gather"], "cannot mask"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -160,3 +162,35 @@ def test_what_more_chains_would_gain_is_said_where_links_are_slow_to_answer():
     narrow = ("--latency", "1ms", "--bandwidth", "100kbit/s")
     assert "64 would take" not in invoke("ring:5", *narrow, *MALA).output
     assert "64 would take" not in invoke("ring:5", *LINKS, *MALA, "--chains", 64).output
+
+
+def test_whole_runs_go_by_the_consensus_that_is_asked_for():
+    asked = ("ring:4", *LINKS, "--dimension", 8, "--sampler", "surrogate", "--json")
+    by_default, auto, tree = (
+        json.loads(invoke(*asked, *way).stdout) for way in ((), ("--consensus", "auto"), ("--consensus", "tree"))
+    )
+    assert auto == by_default
+    assert {run["consensus"] for run in tree["recommendation"]["runs"]} == {"tree"}
+    assert by_default["recommendation"]["consensus"] == "gather"
+
+
+@pytest.mark.parametrize("dimension", [8, 650])
+def test_whole_runs_say_all_in_80_columns(dimension):
+    result = invoke("ring:4", *LINKS, "--dimension", dimension, columns=80)
+    assert "…" not in result.output
+    assert max(map(len, result.output.splitlines())) <= 80
+    assert "What a surrogate computes for itself" in " ".join(result.output.split())
+
+
+def test_what_is_not_among_the_whole_runs_is_said():
+    def told(dimension, sampler):
+        asked = ("ring:4", *LINKS, "--dimension", dimension, "--sampler", sampler, "--json")
+        return " ".join(json.loads(invoke(*asked).stdout)["assumptions"])
+
+    large = told(5000, "surrogate")
+    assert "not planned above 1,000 parameters" in large
+    assert "computes for itself" not in large
+    few = told(8, "mala")
+    assert "mala is not among the whole runs." in few
+    assert "not planned above" not in few
+    assert "among the whole runs" not in told(8, "surrogate")

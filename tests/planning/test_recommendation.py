@@ -1,5 +1,8 @@
 """Plans of whole runs: what a surrogate asks is what a run has counted, and what is recommended follows from it."""
 
+import json
+from pathlib import Path
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -7,7 +10,6 @@ import pytest
 import consilience as cs
 from consilience._refused import Refused
 from consilience.planning import (
-    ASSUMED,
     EFFECTIVE_DRAWS,
     MEASURED,
     SPLIT,
@@ -15,6 +17,7 @@ from consilience.planning import (
     SURROGATE,
     Demand,
     LinkSpeeds,
+    assumed_of,
     demand_of,
     recommend,
 )
@@ -23,6 +26,8 @@ from consilience.planning.questions import questions_of
 from consilience.planning.recommendation import CHAINS, NUTS, _Whole, in_words
 
 RING = cs.Network.ring(4)
+ASSUMED = assumed_of(8)
+ROUNDS = Path(__file__).parents[2] / "docs" / "rounds.json"
 SLOW = LinkSpeeds.alike(RING, 0.02, 5e7)
 CHAINS_RUN, DRAWS = 4, 472  # 1000 effective draws where 0.53 of a draw is one
 
@@ -104,6 +109,30 @@ def test_of_many_parameters_proposals_are_not_counted_on_and_of_thousands_no_sur
     assert [run.sampler for run in large.runs] == [NUTS]
     assert large.sampler == NUTS
     assert [run.sampler for run in recommend(RING, SLOW, 8, has_failed=True).runs] == [STARTED, NUTS]
+
+
+@pytest.mark.parametrize("name", [NUTS, STARTED])
+def test_sums_that_are_assumed_of_many_parameters_lie_between_those_that_were_counted(name):
+    counted = [
+        row["warm"]["sums"] + row["sampling"]["sums"] * EFFECTIVE_DRAWS / row["ess"]
+        for row in json.loads(ROUNDS.read_text(encoding="utf-8"))["rows"]
+        if row["method"] == name and row.get("dimension") == 650
+    ]
+    planned = _Whole(RING, CostModel(RING, SLOW), MEASURED, 650, 0.0).run(name, assumed_of(650)[name], 4, "tree")
+    assert min(counted) <= planned.sums <= max(counted)
+    found = recommend(RING, SLOW, 650)
+    assert "models with 650 parameters" in found.unknown
+    assert "a warm-up as long as" in found.unknown
+
+
+def test_sums_go_the_way_that_is_asked_for(by_default):
+    assert {run.consensus for run in recommend(RING, SLOW, 8, consensus="tree").runs} == {"tree"}
+    narrow = LinkSpeeds.alike(RING, 1e-4, 1e5)
+    assert {run.consensus for run in recommend(RING, narrow, 50, consensus="gather").runs} == {"gather"}
+    over_tree = recommend(RING, SLOW, 8, consensus="tree")
+    assert over_tree.seconds > by_default.seconds
+    assert f"({in_words(over_tree.seconds)} over the tree)" in by_default.sentence
+    assert "over the tree)" not in recommend(RING, SLOW, 8, consensus="gather").sentence
 
 
 def test_gradients_that_take_time_count_for_every_chain():

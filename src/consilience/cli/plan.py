@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict
 from pathlib import Path
+from textwrap import fill
 from typing import Annotated, Any
 
 from rich.console import Console
@@ -13,11 +14,12 @@ from typer import Argument, Option
 from .._checks import check_one_of
 from .._refused import Refused
 from .._tables import apply_change, no_file
-from ..network import Network, network_from_spec
+from ..network import CONSENSUS, Network, network_from_spec
 from ..planning import (
-    ASSUMED,
     EFFECTIVE_DRAWS,
     MANY_CHAINS,
+    MOST_PARAMETERS,
+    NUTS,
     SPLIT,
     STARTED,
     SURROGATE,
@@ -27,6 +29,7 @@ from ..planning import (
     Recommendation,
     Size,
     Trial,
+    assumed_of,
     bits_per_second,
     demand_of,
     in_words,
@@ -45,11 +48,15 @@ from .options import NETWORK_HELP, WEIGHTS, NetworkSeed, Quiet, json_option, net
 from .output import new_table, print_json
 from .report import load_run
 
-WAYS = ("tree", "gather")
 ASSUMED_EVALUATIONS = 15  # a NUTS trajectory of four doublings
 PAGE = "docs/plan.md"
 LEAST_GAIN = 2.0  # times the draws for the time, from which on more chains are worth a line
 PICTURES = (".png", ".svg", ".pdf")
+WAYS_HELP = (
+    "The way of sums: tree, gather where they are masked, or auto: whole runs by the quicker, draws by the tree."
+)
+SAMPLER_WIDTH = 14  # of a table that has room in 80 columns
+IF_UNLIKELY = {SURROGATE: "if its proposals are accepted", SPLIT: "if its proposals are not"}
 
 
 def plan(
@@ -86,9 +93,7 @@ def plan(
             help="A run's folder: it knows dimension, sampler, chains, gradients and effective draws.", metavar="DIR"
         ),
     ] = None,
-    consensus: Annotated[
-        str, Option(help="The way of sums: tree, or gather where they are masked.", autocompletion=lambda: [*WAYS])
-    ] = WAYS[0],
+    consensus: Annotated[str, Option(help=WAYS_HELP, autocompletion=lambda: [*CONSENSUS])] = CONSENSUS[0],
     weights: Annotated[str, WEIGHTS] = "metropolis",
     seed: NetworkSeed = 0,
     figure: Annotated[
@@ -112,18 +117,18 @@ def plan(
         built = _sampler(sampler, changes or [], trial)
         network = made.network if spec is None and made else network_from_spec(_needed(spec), weights, seed)
         size, origins = _size_of_run(built, trial, dimension, chains, evaluations, ess_per_draw)
-        check_one_of("--consensus", consensus, WAYS)
+        check_one_of("--consensus", consensus, CONSENSUS)
         speeds = _links(network, latency, bandwidth, links)
         gradient = seconds("--gradient-time", gradient_time)
         found = None
         if built.has_steady_cost or figure is not None:  # or is refused
             found = predict(network, speeds, built, **size, gradient_seconds=gradient, consensus=consensus)
-        advice, failed = _advice(network, speeds, built, trial, size, gradient)
-        assumptions = [*origins, *failed, *_assumptions(size["chains"], gradient, found, advice)]
+        advice, left_out = _advice(network, speeds, built, trial, size, gradient, consensus)
+        assumptions = [*origins, *left_out, *_assumptions(size["chains"], gradient, found, advice)]
         if figure is not None and found is not None:
             _draw_families(figure, built, size, speeds, gradient, network, found)
     facts: dict[str, Any] = {"network": network.name, "links": str(speeds), "sampler": built.name}
-    facts |= {"consensus": consensus} if consensus != WAYS[0] else {}
+    facts |= {"consensus": consensus} if consensus != CONSENSUS[0] else {}
     facts |= {name: size[name] for name in ("dimension", "chains")} | {"gradient_seconds": gradient}
     if as_json:
         _print_json(facts, found, advice, assumptions, figure)
@@ -250,9 +255,15 @@ def _costs_by_family(sampler: Sampler, size: dict[str, Any], links: LinkSpeeds, 
 
 
 def _advice(
-    network: Network, links: LinkSpeeds, sampler: Sampler, trial: Trial | None, size: dict[str, Any], gradient: float
+    network: Network,
+    links: LinkSpeeds,
+    sampler: Sampler,
+    trial: Trial | None,
+    size: dict[str, Any],
+    gradient: float,
+    consensus: str,
 ) -> tuple[Recommendation | None, list[str]]:
-    """Return what is recommended, if there is a choice, and what of the trial speaks against a sampler."""
+    """Return what is recommended, if there is a choice, and why some samplers are left out of it."""
     if network.size == 1:
         return None, []
     failed = trial is not None and trial.has_failed
@@ -263,9 +274,19 @@ def _advice(
         known=_known(sampler, trial, size),
         has_failed=failed,
         gradient_seconds=gradient / size["chains"],
+        consensus=consensus,
     )
-    why = "The certificate of the run's draws did not hold, so that a surrogate's are not considered."
-    return found, [why] * failed
+    told = []
+    if failed:
+        told.append("The certificate of the run's draws did not hold, so that a surrogate's are not considered.")
+    if size["dimension"] > MOST_PARAMETERS:
+        told.append(
+            f"A surrogate, and nuts from one, are not planned above {MOST_PARAMETERS:,} parameters: it holds matrices "
+            f"that large."
+        )
+    if sampler.name not in (NUTS, SURROGATE):
+        told.append(f"{sampler.name} is not among the whole runs.")
+    return found, told
 
 
 def _known(sampler: Sampler, trial: Trial | None, size: dict[str, Any]) -> dict[str, Facts]:
@@ -281,7 +302,8 @@ def _known(sampler: Sampler, trial: Trial | None, size: dict[str, Any]) -> dict[
         given["sums"] = size["evaluations"]
     elif name == SPLIT and trial is not None and trial.evaluations:
         given["sums"] = trial.evaluations
-    return {name: ASSUMED[name]._replace(**given)} if name in ASSUMED else {}
+    assumed = assumed_of(size["dimension"])
+    return {name: assumed[name]._replace(**given)} if name in assumed else {}
 
 
 # --- what is said -----------------------------------------------------------------------------------------------
@@ -289,6 +311,8 @@ def _known(sampler: Sampler, trial: Trial | None, size: dict[str, Any]) -> dict[
 
 def _assumptions(chains: int, gradient: float, found: Prediction | None, advice: Recommendation | None) -> list[str]:
     told = [advice.unknown] if advice is not None and advice.unknown else []
+    if advice is not None and any(run.sampler != NUTS for run in advice.runs):
+        told.append("What a surrogate computes for itself, some seconds to a minute, is not in these times.")
     if not gradient:
         told.append("Gradients take no time: say how long one takes, --gradient-time 2ms.")
     links = "Each link has its bandwidth to itself, and no agent is slower than the others."
@@ -335,11 +359,12 @@ def _print_advice(console: Console, facts: dict[str, Any], advice: Recommendatio
     title = (
         f"{EFFECTIVE_DRAWS:,} effective draws from a cold start, {facts['dimension']:,} parameters; {facts['links']}"
     )
-    header = ("sampler", "by", "chains", "time", "sums", "rounds", "sent")
-    table = new_table(header, header[:2], header[:1], title=title)
+    header = ("sampler", "sums by", "chains", "time", "sums", "rounds", "an agent sends")
+    table = new_table(header, header[:2], ("sums by", "time", header[-1]), title=title, pad_edge=False)
     for run in advice.runs:
-        name = f"[bold]{run.sampler}[/]" if run is advice.runs[0] else run.sampler
-        name += "" if run.is_likely else " (not likely)"
+        name = run.sampler if run.is_likely else f"{run.sampler} ({IF_UNLIKELY[run.sampler]})"
+        name = fill(name, SAMPLER_WIDTH)
+        name = f"[bold]{name}[/]" if run is advice.runs[0] else name
         figures = (in_words(run.seconds), f"{run.sums:,}", f"{run.rounds:,}", _size(run.megabytes_per_agent))
         table.add_row(name, run.consensus, str(run.chains), *figures)
     console.print(table)

@@ -6,13 +6,15 @@ from .figure import plan_figure, predict_families
 from .links import LinkSpeeds, bits_per_second, read_links, seconds
 from .prediction import MANY_CHAINS, AgreementMethod, Prediction, predict
 from .recommendation import (
-    ASSUMED,
     EFFECTIVE_DRAWS,
+    MOST_PARAMETERS,
+    NUTS,
     SPLIT,
     STARTED,
     SURROGATE,
     Facts,
     Recommendation,
+    assumed_of,
     in_words,
     recommend,
 )

@@ -18,6 +18,7 @@ from .links import LinkSpeeds
 MOST_WORK = 20_000_000  # agents × levels of the tree, which take about half a minute
 BETWEEN_CHUNKS = (Collective("flood", 1, 32),)  # what agents agree on between two chunks of draws: `Segment.agree`
 MANY_CHAINS = 64
+FEWEST_MASKED = 3  # agents: of two, the sum and one's own part are the other's
 SAME_BITS = "same bits everywhere"
 GATHERED = "the same, masked"
 GIVEN = "gossip"  # with a number of rounds that is given, not worked out
@@ -143,6 +144,10 @@ def check_gathered(network: Network, sampler: Sampler) -> None:
     fix = 'Leave it out, or write consensus="tree".'
     if not sampler.maskable:
         raise Refused('consensus="gather"', f"only masked sums are gathered, and {sampler.name} has none", fix)
+    if network.size < FEWEST_MASKED:
+        who = "two agents" if network.size == 2 else "an agent alone"
+        reason = f"{who} cannot mask, and only masked sums are gathered"
+        raise Refused('consensus="gather"', reason, 'Write consensus="tree".')
     if network.size > MOST_AGENTS:
         raise Refused('consensus="gather"', f"{network.size:,} agents are too many to gather", fix)
 

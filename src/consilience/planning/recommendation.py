@@ -1,7 +1,7 @@
 """Whole runs, from a cold start to a thousand effective draws: what each sampler would take, and which one to take.
 
 How many gradients a draw takes, what it is worth, and how often a surrogate's proposals are accepted, is decided by the
-posterior. Where no trial run has told, `ASSUMED` says.
+posterior. Where no trial run has told, `assumed_of` says.
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ from ..samplers import HMC, MANY, Surrogate
 from .cost import MEASURED, Constants, CostModel
 from .demand import Collective, Demand, demand_of
 from .links import LinkSpeeds
-from .prediction import BETWEEN_CHUNKS, check_size, per_draw
+from .prediction import BETWEEN_CHUNKS, FEWEST_MASKED, check_gathered, check_size, per_draw
 from .questions import Question, questions_of
 
 EFFECTIVE_DRAWS = 1000
 CHAINS = (4, 8, 16, 32, 64)
 TREE, GATHER = "tree", "gather"  # ways of sums; only masked ones are gathered
-FEWEST_MASKED = 3  # agents: of two, the sum and one's own part are the other's
 NEARLY_BEST = 1.1  # of the least time: the fewest chains with it are taken, which ask machines for least
 MOST_PARAMETERS = 1000  # of a surrogate, which holds and sends matrices of parameters by parameters
-TRIALS = 2  # of the sums of a fit: scores of trial proposals
+TRIALS = 3  # of the sums of a fit: scores of trial proposals
 SURROGATE, SPLIT, STARTED, NUTS = "surrogate", "surrogate, by trajectories", "nuts from the surrogate", "nuts"
 
 
@@ -56,12 +55,26 @@ class Facts(NamedTuple):
 # Measured with four chains on examples/logistic.toml, trajectories of a surrogate on the digits of `consilience demo`.
 # An iteration of the warm-up of nuts, of which there are 500, took 1.6 times the sums of a draw; with 64 chains a run
 # took 1.9 times the rounds.
-ASSUMED = {
+OF_FEW = {
     SURROGATE: Facts(0.0, 0.53, fit_sums=16),
     SPLIT: Facts(2.3, 0.4, fit_sums=14, warmup_draws=150),
     STARTED: Facts(7.0, 0.65, fit_sums=16, warmup_draws=30),
     NUTS: Facts(20.0, 0.5, warmup_draws=1.6 * 500, growth=1.9),
 }
+# Rows of docs/rounds.json with 650 parameters: of nuts the means of both, trajectories of a surrogate those of 64
+# chains. Trajectories that set out from a surrogate were of one length in all chains.
+OF_MANY = {
+    SURROGATE: Facts(0.0, 0.62, fit_sums=8),
+    SPLIT: Facts(4.0, 0.63, fit_sums=15, warmup_draws=60),
+    STARTED: Facts(15.0, 0.25, fit_sums=12, warmup_draws=72),
+    NUTS: Facts(97.0, 0.31, warmup_draws=457, growth=1.9),
+}
+FEW_PARAMETERS, MANY_PARAMETERS = 8, 650  # of the models that these are figures of
+
+
+def assumed_of(dimension: int) -> dict[str, Facts]:
+    """Return what is assumed of a posterior with so many parameters: figures of a model that was measured."""
+    return OF_FEW if dimension <= MANY else OF_MANY
 
 
 @dataclass(frozen=True)
@@ -116,6 +129,7 @@ def recommend(
     known: Mapping[str, Facts] | None = None,
     has_failed: bool = False,
     gradient_seconds: float = 0.0,
+    consensus: str = "auto",
     constants: Constants = MEASURED,
 ) -> Recommendation:
     """Recommend a sampler, a way to agree and a number of chains.
@@ -124,18 +138,22 @@ def recommend(
       known: facts that a trial has told, by the sampler's name; others are assumed.
       has_failed: whether a trial's certificate did not hold, so that a surrogate's draws are not to be counted on.
       gradient_seconds: time of an agent's own log density and gradient, of one chain.
+      consensus: the way of sums, "tree" or "gather"; "auto" takes the quicker one, masks granted.
     """
     check_size(network)
+    if consensus == GATHER:
+        check_gathered(network, Surrogate())
     known = known or {}
     whole = _Whole(network, CostModel(network, links, constants), constants, dimension, gradient_seconds)
-    facts = {**ASSUMED, **known}
+    facts = {**assumed_of(dimension), **known}
     names = [SURROGATE, SPLIT, STARTED, NUTS]
     if has_failed or dimension > MOST_PARAMETERS:
         names = [STARTED, NUTS] if dimension <= MOST_PARAMETERS else [NUTS]
     # Beyond a hundred parameters proposals are seldom accepted: the network corrects trajectories in their place.
     unlikely = SPLIT if SURROGATE in known or (SPLIT not in known and dimension <= MANY) else SURROGATE
     found = []
-    ways = (TREE, GATHER) if FEWEST_MASKED <= network.size <= MOST_AGENTS else (TREE,)
+    both = (TREE, GATHER) if FEWEST_MASKED <= network.size <= MOST_AGENTS else (TREE,)
+    ways = both if consensus == "auto" else (consensus,)
     for name in names:
         every = [whole.run(name, facts[name], chains, way) for way in ways for chains in CHAINS]
         least = min(run.seconds for run in every)
@@ -143,9 +161,13 @@ def recommend(
         found.append(replace(chosen, is_likely=name != unlikely, is_assumed=name not in known))
     best = min((run for run in found if run.is_likely), key=lambda run: run.seconds)
     ordered = tuple(sorted(found, key=lambda run: (run is not best, not run.is_likely, run.seconds)))
-    unknown = _unknown([run for run in ordered if run.is_assumed], facts)
+    unknown = _unknown([run for run in ordered if run.is_assumed], facts, dimension)
     sampler = SURROGATE if best.sampler == SPLIT else best.sampler
-    return Recommendation(sampler, best.consensus, best.chains, best.seconds, _sentence(ordered), unknown, ordered)
+    over_tree = None
+    if len(ways) > 1 and best.consensus == GATHER:
+        over_tree = whole.run(best.sampler, facts[best.sampler], best.chains, TREE).seconds
+    sentence = _sentence(ordered, over_tree)
+    return Recommendation(sampler, best.consensus, best.chains, best.seconds, sentence, unknown, ordered)
 
 
 class _Part(NamedTuple):
@@ -231,13 +253,13 @@ def in_words(seconds: float) -> str:
     return f"{1e3 * seconds:.0f} ms"
 
 
-def _sentence(runs: Sequence[WholeRun]) -> str:
-    """Return the recommendation in words; the best comes first."""
+def _sentence(runs: Sequence[WholeRun], over_tree: float | None) -> str:
+    """Return the recommendation in words; the best comes first, with its seconds over the tree where they are more."""
     best, *others = runs
     what = {SPLIT: SURROGATE, STARTED: 'nuts with start = "surrogate"'}.get(best.sampler, best.sampler)
     sums = "sums over the tree" if best.consensus == TREE else "masked sums that are gathered"
     told = f"Take {what}, {best.chains} chains, and {sums}: {EFFECTIVE_DRAWS:,} effective draws in about "
-    told += in_words(best.seconds)
+    told += in_words(best.seconds) + (f" ({in_words(over_tree)} over the tree)" if over_tree else "")
     slower = [f"{run.sampler} {in_words(run.seconds)}" for run in others if run.is_likely]
     told += f", in place of {', '.join(slower)}." if slower else "."
     other = next((run for run in others if not run.is_likely), None)
@@ -246,16 +268,23 @@ def _sentence(runs: Sequence[WholeRun]) -> str:
     return told
 
 
-def _unknown(runs: Sequence[WholeRun], facts: Mapping[str, Facts]) -> str:
+def _unknown(runs: Sequence[WholeRun], facts: Mapping[str, Facts], dimension: int) -> str:
     """Return what is assumed since only a trial can tell, in words; nothing where all is known."""
     if not runs:
         return ""
     said = []
     for run in runs:
         of = facts[run.sampler]
-        sums = [f"{of.fit_sums} sums to fit"] * bool(of.fit_sums) + [f"{of.sums:g} sums a draw"] * bool(of.sums)
-        said.append(f"{run.sampler}: {', '.join([*sums, f'{of.ess_per_draw:g} effective draws a draw'])}")
+        figures = {
+            f"{of.fit_sums} sums to fit": of.fit_sums,
+            f"a warm-up as long as {of.warmup_draws:g} draws": of.warmup_draws,
+            f"{of.sums:g} sums a draw": of.sums,
+            f"{of.ess_per_draw:g} effective draws a draw": of.ess_per_draw,
+        }
+        said.append(f"{run.sampler}: {', '.join(words for words, figure in figures.items() if figure)}")
+    size = FEW_PARAMETERS if dimension <= MANY else MANY_PARAMETERS
     return (
         "Only a trial can tell how often proposals are accepted, how many sums a draw takes, and what it is worth. "
-        f"Assumed are figures of other models ({'; '.join(said)}). A run with made-up rows knows better: --run DIR."
+        f"Assumed are figures of models with {size} parameters "
+        f"({'; '.join(said)}). A run with made-up rows knows better: --run DIR."
     )

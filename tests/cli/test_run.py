@@ -320,6 +320,7 @@ def test_every_sampler_has_a_name_and_settings_that_can_be_written():
         "step_size",
         "inverse_mass_matrix",
         "target_acceptance",
+        "start",
         "dense_mass",
         "max_num_doublings",
     ]

@@ -422,21 +422,31 @@ LYING = cs.Posterior(
 )
 
 
-@pytest.mark.parametrize("lie", [-5.0, 5.0])
-@pytest.mark.parametrize("correction", ["scored", "split"])
-def test_a_lying_hessian_costs_acceptance_and_no_exactness(correction, lie):
-    """Of one agent, as if there were thrice as much data, or none: draws are those of the sums of log-likelihoods."""
-    target = linear_regression(6)
+def lied_about(target, lie):
     shards = [
         shard | {"lie": np.full(len(shard["y"]), lie * (i == 0), np.float32)} for i, shard in enumerate(target.shards)
     ]
-    lied = replace(target, posterior=LYING, shards=shards)
+    return replace(target, posterior=LYING, shards=shards)
+
+
+@pytest.mark.parametrize("correction", ["scored", "split"])
+def test_a_lying_hessian_costs_acceptance_and_no_exactness(correction):
+    """Of one agent, as if there were more data than there are: draws are those of the sums of log-likelihoods."""
+    target = linear_regression(6)
+    lied = lied_about(target, -5.0)
 
     def after(seed):
         options = {"num_chains": 2000, "num_warmup": 0, "num_samples": 1, "thin": 4}
         return draws(lied, RING, FEW(correction=correction), init=target.exact, seed=seed, **options)
 
     assert_right(after, target)
+
+
+def test_a_hessian_that_lies_away_all_data_ends_the_run_before_the_first_draw():
+    target = linear_regression(6)
+    lied = lied_about(target, 5.0)
+    with pytest.raises(Refused, match="no mode was reached"):
+        cs.sample(lied.posterior, lied.shards, RING, FEW(), num_samples=10, num_warmup=0, progress=False)
 
 
 def test_where_scored_proposals_fail_the_network_corrects_the_force():

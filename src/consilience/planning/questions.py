@@ -45,11 +45,12 @@ class Questions(NamedTuple):
 
 def questions_of(sampler: Surrogate, network: Network, dimension: int) -> Questions:
     """Find what a surrogate of so many float32 parameters asks on `network`."""
-    derivatives, trial, decision, last, block = questions_in(replace(sampler, correction="scored"), network, dimension)
+    asked = questions_in(replace(sampler, correction="scored"), network, dimension)
+    derivatives, trial, decision, last, block, digest = asked
     trials = number_of_trials(dimension, sampler.num_proposals)
     return Questions(
         Question(derivatives, number_of_starts(dimension) * (1.0 + dimension)),
         Question((*trial, *decision), VALUE_SHARE * trials + number_of_points(trials, dimension) * (1.0 + dimension)),
         Question((*last, derivatives[0]), 0.0),
-        Question(block, VALUE_SHARE * (sampler.num_proposals + 1)),
+        Question((*block, *digest), VALUE_SHARE * (sampler.num_proposals + 1)),
     )

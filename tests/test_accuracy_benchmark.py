@@ -45,7 +45,7 @@ def test_cells_are_measured(rows: list[dict]) -> None:
         assert row["variance_ratio_se"] > 0 and row["worst_bias_se"] > 0 and row["step_size"] > 0
         assert row["gradients"] == 4 * row["settings"]["draws"] * row["settings"]["thin"]
     mala, desgld = rows
-    # A sum over a tree of depth 2, up and down, with what keeps agents in step in it: 4 rounds an iteration; gossip: one.
+    # A sum over a tree of depth 2, up and down, with all else in it: 4 rounds an iteration; gossip has one.
     assert mala["rounds"] == pytest.approx(4 * 40) and desgld["rounds"] == pytest.approx(80)
     assert mala["halvings"] is None and desgld["halvings"] >= 0
 

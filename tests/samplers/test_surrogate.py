@@ -446,7 +446,7 @@ def test_a_hessian_that_lies_away_all_data_ends_the_run_before_the_first_draw():
     target = linear_regression(6)
     lied = lied_about(target, 5.0)
     with pytest.raises(Refused, match="no mode was reached"):
-        cs.sample(lied.posterior, lied.shards, RING, FEW(), num_samples=10, num_warmup=0, progress=False)
+        draws(lied, RING, FEW(), num_chains=2, num_warmup=0, num_samples=10)
 
 
 def test_where_scored_proposals_fail_the_network_corrects_the_force():

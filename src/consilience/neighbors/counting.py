@@ -13,8 +13,6 @@ from .._compat import trace_state
 from .protocol import message_bytes
 from .traffic import Kind
 
-MARK_BYTES = 1  # of the verdict on a mark
-
 
 class Exchange(NamedTuple):
     """A call of a collective: its kind, how often it is run, and the size of a message."""
